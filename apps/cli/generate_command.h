@@ -1,0 +1,11 @@
+#pragma once
+
+#include "core/cancel.h"
+#include "options.h"
+
+namespace qwen_image {
+
+// Draws what the options ask for. Returns the exit code; throws Error.
+int RunGenerate(GenerateOptions options, const DebugOptions& debug, const CancelFlag& cancel);
+
+}  // namespace qwen_image

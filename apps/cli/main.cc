@@ -1,0 +1,111 @@
+// The command line: parses, calls the library, maps errors to exit codes.
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <csignal>
+#include <new>
+
+#include "core/cancel.h"
+#include "files/text.h"
+#include "generate_command.h"
+#include "kernels/kernels.h"
+#include "options.h"
+#include "print.h"
+#include "qwen_image/qwen_image.h"
+
+namespace qwen_image {
+namespace {
+
+CancelFlag interrupted;
+
+// The first Ctrl-C stops the run in good order; a second one ends the program at once.
+extern "C" void OnInterrupt(int signal) {
+  interrupted.Cancel();
+  std::signal(signal, SIG_DFL);
+}
+
+int ExitCode(ErrorKind kind) {
+  switch (kind) {
+    case ErrorKind::kUsage:
+      return 2;
+    case ErrorKind::kBadInput:
+      return 3;
+    case ErrorKind::kOutOfMemory:
+      return 4;
+    case ErrorKind::kCannotWrite:
+      return 5;
+    case ErrorKind::kInterrupted:
+      return 130;
+    case ErrorKind::kInternal:
+      break;
+  }
+  return 70;  // sysexits' EX_SOFTWARE
+}
+
+std::string ParseErrorText(const CLI::App& app, const CLI::ParseError& error) {
+  if (!app.get_subcommands().empty()) return error.what();
+  for (const std::string& word : app.remaining()) {
+    if (!word.starts_with('-')) return fmt::format("there is no command {}", Quoted(word));
+  }
+  return app.remaining().empty() ? error.what() : fmt::format("unknown option {}", app.remaining().front());
+}
+
+// A file that is opened later must not become stdout or stderr because these are closed: it would get the
+// messages.
+void OpenStandardStreams() {
+  for (const int fd : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
+    if (fcntl(fd, F_GETFD) < 0) open("/dev/null", O_RDWR);  // gets the lowest free number, which is fd
+  }
+}
+
+int Main(int argc, char** argv) {
+  CLI::App app{"Draws pictures from text with the Qwen-Image models, on plain CPUs."};
+  app.name("qwen-image");
+  app.require_subcommand(1);
+  app.set_version_flag("--version", fmt::format("qwen-image {} ({})", Version(), InstructionSet()));
+  app.footer(
+      "Exit codes: 0 success, 1 a comparison failed, 2 wrong usage, 3 bad input file, 4 does not fit in "
+      "memory,\n"
+      "5 cannot write the output, 130 interrupted.\n\n"
+      "Example:\n  qwen-image generate \"a red circle on a blue background\" -o circle.png\n"
+      "More:     qwen-image generate --help");
+  DebugOptions debug;
+  AddDebugOptions(app, debug);
+  GenerateOptions generate;
+  CLI::App* generate_command = app.add_subcommand("generate", "Draw a picture from a text");
+  AddGenerateOptions(*generate_command, generate);
+
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    if (error.get_exit_code() == 0) return app.exit(error);  // --help, --version
+    Print(stderr, "qwen-image: {} (see qwen-image --help)\n", Printable(ParseErrorText(app, error), 1000));
+    return ExitCode(ErrorKind::kUsage);
+  }
+  return RunGenerate(generate, debug, interrupted);
+}
+
+}  // namespace
+}  // namespace qwen_image
+
+int main(int argc, char** argv) {
+  using qwen_image::ErrorKind;
+  qwen_image::OpenStandardStreams();
+  std::signal(SIGINT, qwen_image::OnInterrupt);
+  std::signal(SIGTERM, qwen_image::OnInterrupt);
+  std::signal(SIGPIPE, SIG_IGN);  // a closed stdout must not lose the picture
+  std::signal(SIGXFSZ, SIG_IGN);  // a file that may not grow is an error as others are
+  try {
+    return qwen_image::Main(argc, argv);
+  } catch (const qwen_image::Error& error) {
+    qwen_image::Print(stderr, "qwen-image: {}\n", error.message());
+    return qwen_image::ExitCode(error.kind());
+  } catch (const std::bad_alloc&) {
+    qwen_image::Print(stderr, "qwen-image: out of memory\n");
+    return qwen_image::ExitCode(ErrorKind::kOutOfMemory);
+  } catch (const std::exception& error) {
+    qwen_image::Print(stderr, "qwen-image: internal error: {}\n", error.what());
+    return qwen_image::ExitCode(ErrorKind::kInternal);
+  }
+}

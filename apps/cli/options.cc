@@ -1,0 +1,154 @@
+#include "options.h"
+
+#include <charconv>
+#include <cstdlib>
+#include <random>
+
+#include "core/fail.h"
+#include "files/text.h"
+
+namespace qwen_image {
+namespace {
+
+std::optional<uint64_t> ParseWhole(std::string_view text) {
+  uint64_t value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (text.empty() || error != std::errc() || end != text.data() + text.size()) return std::nullopt;
+  return value;
+}
+
+}  // namespace
+
+void AddGenerateOptions(CLI::App& command, GenerateOptions& o) {
+  command.add_option("prompt,--prompt", o.prompt, "What to draw")->each([&](const std::string&) {
+    o.has_prompt = true;
+  });
+  command.add_option("-o,--output", o.output, "The picture to write (default: picture-DATE-TIME.png)");
+  command.add_option("-m,--model", o.model,
+                     "Model folder in diffusers' layout (default: $QWEN_IMAGE_MODEL, or the embedded model)");
+  command.add_option("--prompts", o.prompts_file,
+                     "Draw one picture for each line of this file, loading the model once");
+  command.add_option("--from", o.from,
+                     "Draw a picture again from the settings in its metadata; other options override them");
+
+  const auto picture = "Picture";
+  command
+      .add_option("-n,--negative-prompt", o.negative_prompt,
+                  "What to steer away from (used when cfg > 1; default: \" \")")
+      ->group(picture);
+  command
+      .add_option("-s,--size", o.size,
+                  "WIDTHxHEIGHT in pixels, multiples of 16 (default: the model's, 1024x1024 for Qwen-Image)")
+      ->group(picture);
+  command.add_option("--width", o.width, "Width alone")->group(picture);
+  command.add_option("--height", o.height, "Height alone")->group(picture);
+  command.add_option("--steps", o.steps, "Denoising steps (default: the model's, 50 for Qwen-Image)")
+      ->group(picture);
+  command
+      .add_option("--cfg", o.cfg,
+                  "True guidance scale; 1 switches it off and halves the time (default: the model's, 4)")
+      ->group(picture);
+  command
+      .add_option("--seed", o.seed, "A number, the same as torch's CPU generator, or \"random\" (default: 0)")
+      ->group(picture);
+  command
+      .add_option("--count", o.count, "Draw N pictures: seed, seed+1, …, named out-001.png, out-002.png, …")
+      ->check(CLI::Range(int64_t{1}, kMaxPictures))
+      ->group(picture);
+  command
+      .add_option("--latents", o.latents,
+                  "Initial noise from a .npy file: packed [1,S,64] or [1,1,16,h/8,w/8], float32")
+      ->group(picture);
+
+  const auto prompt_group = "Prompt";
+  command
+      .add_option("--max-sequence-length", o.max_sequence_length,
+                  "Prompt tokens that are used, at most 1024 (default: 512)")
+      ->group(prompt_group);
+  command
+      .add_flag("--reference-special-tokens", o.reference_special_tokens,
+                "Let <|im_start|> and the like in a prompt be control tokens, as in diffusers")
+      ->group(prompt_group);
+
+  const auto machine = "Machine";
+  command.add_option("-t,--threads", o.threads, "Threads (default: all processors)")
+      ->check(CLI::Range(1, 1024))
+      ->group(machine);
+  command
+      .add_option("--vae-tiling", o.vae_tiling,
+                  "Decode in tiles to save memory: auto (above 1536x1536), on, off")
+      ->check(CLI::IsMember({"auto", "on", "off"}))
+      ->group(machine);
+  command
+      .add_flag("--ignore-memory", o.ignore_memory, "Try even if the model does not seem to fit in memory")
+      ->group(machine);
+
+  const auto reporting = "Reporting";
+  command.add_flag("-q,--quiet", o.quiet, "Print errors only")->group(reporting);
+  command.add_flag("--json", o.json, "Print one JSON object per picture instead of the summary")
+      ->group(reporting);
+
+  command.footer(
+      "Examples:\n"
+      "  qwen-image generate \"a red circle on a blue background\" -o circle.png\n"
+      "  qwen-image generate \"two green stars on a white background\" --count 4 --seed 7 -o stars.png\n"
+      "  qwen-image generate \"a cat\" --model ~/models/Qwen-Image --size 1328x1328 --steps 30\n"
+      "  qwen-image generate --prompts prompts.txt -o batch.png\n"
+      "  qwen-image generate --from circle.png --steps 8 -o again.png");
+}
+
+void AddDebugOptions(CLI::App& app, DebugOptions& o) {
+  const auto group = "Debugging";
+  app.add_flag("--debug{run}", o.run_id,
+               "Save the run's tensors to debug_artifacts/RUN_ID/cpp and compare them with "
+               "debug_artifacts/RUN_ID/ref, if it "
+               "is there; its manifest then supplies prompt and settings. Given as --debug=RUN_ID before the "
+               "command")
+      ->group(group);
+  app.add_option("--artifacts", o.artifacts, "Another folder than debug_artifacts")->group(group);
+  app.add_option("--checkpoints", o.checkpoints, "How deep: boundaries, blocks (default) or all")
+      ->check(CLI::IsMember({"boundaries", "blocks", "all"}))
+      ->group(group);
+  app.add_option(
+         "--substitute", o.substitute,
+         "After comparing them, go on from the reference's tensors with these names ('*' matches any text)")
+      ->delimiter(',')
+      ->group(group);
+}
+
+std::pair<int64_t, int64_t> ParseSize(const std::string& text) {
+  const size_t cross = text.find_first_of("xX");
+  const auto width = ParseWhole(std::string_view(text).substr(0, cross));
+  const auto height =
+      cross == text.npos ? std::nullopt : ParseWhole(std::string_view(text).substr(cross + 1));
+  constexpr uint64_t kHuge = 1u << 30;
+  if (!width || !height || *width > kHuge || *height > kHuge) {
+    Fail(ErrorKind::kUsage, "{} is not a size; write WIDTHxHEIGHT, for example 1024x768", Quoted(text));
+  }
+  return {static_cast<int64_t>(*width), static_cast<int64_t>(*height)};
+}
+
+uint64_t ParseSeed(const std::string& text) {
+  if (text == "random" || text == "-1") return std::random_device{}();
+  const auto seed = ParseWhole(text);
+  if (!seed)
+    Fail(ErrorKind::kUsage, "{} is not a seed; give a whole number from 0 to 2^64 - 1, or random",
+         Quoted(text));
+  return *seed;
+}
+
+std::filesystem::path FindModel(const std::filesystem::path& asked) {
+  if (!asked.empty()) return asked;
+  if (const char* variable = std::getenv("QWEN_IMAGE_MODEL"); variable && *variable) return variable;
+  std::error_code error;
+  const std::filesystem::path program = std::filesystem::read_symlink("/proc/self/exe", error).parent_path();
+  for (const std::filesystem::path& candidate :
+       {program / "../../models/tiny", program / "../share/qwen-image/models/tiny",
+        std::filesystem::path("models/tiny")}) {
+    if (std::filesystem::exists(candidate / "model_index.json", error)) return candidate.lexically_normal();
+  }
+  Fail(ErrorKind::kBadInput,
+       "the embedded model was not found beside the program; say which one to use with --model FOLDER");
+}
+
+}  // namespace qwen_image

@@ -1,0 +1,65 @@
+// What the user typed, and the parsers that turn it into a request.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "qwen_image/qwen_image.h"
+
+namespace qwen_image {
+
+constexpr int64_t kMaxPictures = 10000;  // of one run
+
+struct DebugOptions {
+  std::string run_id;  // empty: off
+  std::filesystem::path artifacts = "debug_artifacts";
+  std::string checkpoints = "blocks";
+  std::vector<std::string> substitute;
+};
+
+struct GenerateOptions {
+  std::string prompt;
+  std::filesystem::path prompts_file;
+  std::filesystem::path from;
+  std::filesystem::path model;
+  std::filesystem::path output;
+  std::optional<std::string> negative_prompt;
+  std::string size;
+  std::optional<int64_t> width, height;
+  std::optional<int64_t> steps;
+  std::optional<double> cfg;
+  std::string seed;
+  std::filesystem::path latents;
+  std::optional<int64_t> max_sequence_length;
+  int64_t count = 1;
+  int threads = 0;
+  std::string vae_tiling;  // "auto", "on", "off"; empty: not said
+  bool reference_special_tokens = false;
+  bool ignore_memory = false;
+  bool quiet = false;
+  bool json = false;
+  bool has_prompt = false;  // also an empty one
+
+  int64_t MaxSequenceLength() const {
+    return max_sequence_length.value_or(GenerateRequest().max_sequence_length);
+  }
+};
+
+// Declares the options of `generate`; they are filled in when the app parses.
+void AddGenerateOptions(CLI::App& command, GenerateOptions& options);
+void AddDebugOptions(CLI::App& app, DebugOptions& options);
+
+// "640x480" → width, height. Throws Error kUsage.
+std::pair<int64_t, int64_t> ParseSize(const std::string& text);
+// "42", or "random". Throws Error kUsage.
+uint64_t ParseSeed(const std::string& text);
+
+// --model, or $QWEN_IMAGE_MODEL, or the embedded model beside the program. Throws Error kBadInput if there is
+// none.
+std::filesystem::path FindModel(const std::filesystem::path& asked);
+
+}  // namespace qwen_image

@@ -1,0 +1,89 @@
+#include "picture_record.h"
+
+#include "core/fail.h"
+#include "files/png.h"
+#include "files/text.h"
+#include "weights/config_reader.h"
+
+namespace qwen_image {
+namespace {
+
+constexpr const char* kTextKey = "qwen-image";
+
+std::string RecordedSeed(const Json& record, const std::string& where) {
+  const auto seed = record.find("seed");
+  if (seed == record.end() || !seed->is_number_unsigned())
+    Fail(ErrorKind::kBadInput, "{}: \"seed\" is not a whole number from 0 to 2^64 - 1", where);
+  return std::to_string(seed->get<uint64_t>());
+}
+
+std::string RecordedTiling(const ConfigReader& record) {
+  const std::string tiling = record.String("vae_tiling", "auto");
+  if (tiling != "auto" && tiling != "on" && tiling != "off")
+    Fail(ErrorKind::kBadInput, "{}: \"vae_tiling\" is {}, expected auto, on or off", record.where(),
+         Quoted(tiling));
+  return tiling;
+}
+
+}  // namespace
+
+Json PictureRecord(const Picture& picture, const GenerateOptions& options, const std::string& model_name) {
+  Json record = {{"version", Version()},
+                 {"model", model_name},
+                 {"prompt", picture.prompt},
+                 {"negative_prompt", picture.negative_prompt},
+                 {"width", picture.width},
+                 {"height", picture.height},
+                 {"steps", picture.steps},
+                 {"cfg", picture.cfg},
+                 {"seed", picture.seed},
+                 {"max_sequence_length", options.MaxSequenceLength()},
+                 {"reference_special_tokens", options.reference_special_tokens},
+                 {"vae_tiling", options.vae_tiling.empty() ? "auto" : options.vae_tiling}};
+  if (!options.latents.empty()) record["latents"] = options.latents.filename().string();
+  return record;
+}
+
+std::string RecordText(const Json& record) {
+  return record.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+std::map<std::string, std::string> PngText(const Json& record) {
+  return {{kTextKey, RecordText(record)}, {"Software", std::string("qwen-image.cpp ") + Version()}};
+}
+
+void FillFromPicture(const std::filesystem::path& picture, GenerateOptions& o) {
+  const auto text = ReadPngText(picture);
+  const auto found = text.find(kTextKey);
+  if (found == text.end()) {
+    Fail(ErrorKind::kBadInput,
+         "{}: the picture carries no qwen-image settings (another program made it, or they were removed)",
+         picture.string());
+  }
+  const std::string where = picture.string() + ": settings";
+  const Json json = ParseJson(found->second, where);
+  const ConfigReader record(json, where);
+  if (record.Has("latents") && o.latents.empty()) {
+    Fail(ErrorKind::kUsage, "{}: the picture was drawn from the noise in {}; give that file with --latents",
+         picture.string(), Quoted(record.String("latents", "")));
+  }
+  constexpr int64_t kMax = int64_t{1} << 40;
+  if (!o.has_prompt && o.prompts_file.empty()) {
+    if (!record.Has("prompt")) Fail(ErrorKind::kBadInput, "{}: \"prompt\" is missing", where);
+    o.prompt = record.String("prompt", "");
+    o.has_prompt = true;
+  }
+  if (!o.negative_prompt && record.Has("negative_prompt"))
+    o.negative_prompt = record.String("negative_prompt", " ");
+  if (o.size.empty() && !o.width) o.width = record.Int("width", 1, kMax);
+  if (o.size.empty() && !o.height) o.height = record.Int("height", 1, kMax);
+  if (!o.steps) o.steps = record.Int("steps", 1, kMax);
+  if (!o.cfg) o.cfg = record.Number("cfg");
+  if (o.seed.empty()) o.seed = RecordedSeed(json, where);
+  if (!o.max_sequence_length && record.Has("max_sequence_length"))
+    o.max_sequence_length = record.Int("max_sequence_length", 1, kMax);
+  o.reference_special_tokens |= record.Bool("reference_special_tokens", false);
+  if (o.vae_tiling.empty()) o.vae_tiling = RecordedTiling(record);
+}
+
+}  // namespace qwen_image

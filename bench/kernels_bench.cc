@@ -1,0 +1,198 @@
+// How fast the kernels are, as GFLOP/s and as a share of what this machine can do at best: the peak is
+// measured in the same run, by a loop that multiplies and adds in registers only.
+//
+//   ./run bench                                       everything, one line a case, the best of three
+//   kernels_bench --benchmark_filter=Attention        one family
+#include <benchmark/benchmark.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <cstdio>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "core/tensor.h"
+#include "core/threads.h"
+#include "kernels/kernels.h"
+#include "peak.h"
+
+namespace qwen_image {
+namespace {
+
+ThreadPool& Pool(int threads) {
+  static ThreadPool one(1);
+  static ThreadPool all(DefaultThreadCount());
+  return threads == 1 ? one : all;
+}
+
+// FLOP/s of `threads` threads at once; the best of a few tries, since other programs may be running.
+double PeakOf(int threads) {
+  static std::vector<double> known(static_cast<size_t>(DefaultThreadCount()) + 1, 0.0);
+  double& peak = known[static_cast<size_t>(threads)];
+  if (peak == 0.0) {
+    for (int i = 0; i < 5; ++i) peak = std::max(peak, MeasurePeakFlops(Pool(threads)));
+  }
+  return peak;
+}
+
+Tensor Random(Shape shape) {
+  Tensor t(std::move(shape));
+  uint32_t state = 12345;
+  for (int64_t i = 0; i < t.size(); ++i) {
+    state = state * 1664525u + 1013904223u;
+    t[i] = static_cast<float>(static_cast<int32_t>(state)) * 0x1p-31f;
+  }
+  return t;
+}
+
+void Report(benchmark::State& state, double flops, double bytes, int threads) {
+  const double runs = static_cast<double>(state.iterations());
+  using benchmark::Counter;
+  state.counters["GFLOP/s"] = Counter(flops * runs * 1e-9, Counter::kIsRate);
+  state.counters["%peak"] = Counter(100.0 * flops * runs / PeakOf(threads), Counter::kIsRate);
+  if (bytes > 0) state.counters["GB/s"] = Counter(bytes * runs * 1e-9, Counter::kIsRate);
+}
+
+void BM_MatMul(benchmark::State& state, int64_t rows, int64_t depth, int64_t cols, DType dtype, int threads) {
+  const Tensor x = Random({rows, depth});
+  const Tensor bias = Random({cols});
+  const int64_t size = static_cast<int64_t>(SizeOf(dtype));
+  const Tensor weights = Random({cols, depth * size / 4});
+  std::vector<uint16_t> halves;
+  if (dtype != DType::kF32)
+    halves.assign(static_cast<size_t>(cols * depth), 0x3c01);  // small and not denormal
+  const void* data = halves.empty() ? static_cast<const void*>(weights.data()) : halves.data();
+  const WeightMatrix w{data, dtype, cols, depth};
+  Tensor y({rows, cols});
+  for (auto _ : state) MatMul(x.data(), rows, w, bias.data(), y.data(), Pool(threads));
+  const double bytes = static_cast<double>(cols * depth * size);
+  Report(state, 2.0 * static_cast<double>(rows * depth * cols), rows < 64 ? bytes : 0, threads);
+}
+
+void BM_Attention(benchmark::State& state, int64_t heads, int64_t head_dim, int64_t tokens, int threads) {
+  const AttentionShape shape{tokens,           tokens,           heads, heads, head_dim,
+                             heads * head_dim, heads * head_dim, false};
+  const Tensor q = Random({tokens, heads, head_dim});
+  const Tensor k = Random({tokens, heads, head_dim});
+  const Tensor v = Random({tokens, heads, head_dim});
+  Tensor out({tokens, heads, head_dim});
+  for (auto _ : state) Attention(q.data(), k.data(), v.data(), shape, out.data(), Pool(threads));
+  Report(state, 4.0 * static_cast<double>(heads * head_dim * tokens) * static_cast<double>(tokens), 0,
+         threads);
+}
+
+void BM_Conv2d(benchmark::State& state, int64_t side, int64_t in, int64_t out, int64_t kernel, int threads) {
+  const Conv2dShape shape{in, out, side, side, kernel, 1, kernel / 2, kernel / 2};
+  const Tensor x = Random({side, side, in});
+  const Tensor weight = Random({out, kernel, kernel, in});
+  const Tensor bias = Random({out});
+  Tensor y({side, side, out});
+  for (auto _ : state) Conv2d(x.data(), shape, weight.data(), bias.data(), y.data(), Pool(threads));
+  Report(state, 2.0 * static_cast<double>(side * side * in * out * kernel * kernel), 0, threads);
+}
+
+// Kernels that are bound by memory: GB/s of what is read and written.
+template <class F>
+void BM_RowWise(benchmark::State& state, int64_t rows, int64_t cols, F run) {
+  const Tensor x = Random({rows, cols});
+  const Tensor a = Random({cols});
+  const Tensor b = Random({cols});
+  Tensor y({rows, cols});
+  for (auto _ : state) run(x.data(), rows, cols, a.data(), b.data(), y.data(), Pool(DefaultThreadCount()));
+  const double bytes = 8.0 * static_cast<double>(rows * cols * state.iterations());
+  state.counters["GB/s"] = benchmark::Counter(bytes * 1e-9, benchmark::Counter::kIsRate);
+}
+
+template <class F, class... Args>
+void Register(const std::string& name, F run, Args... args) {
+  benchmark::RegisterBenchmark(name.c_str(), [=](benchmark::State& state) { run(state, args...); })
+      ->UseRealTime()
+      ->Unit(benchmark::kMillisecond)
+      ->MinTime(0.2)
+      ->Repetitions(3);
+}
+
+void RegisterAll() {
+  const int all = DefaultThreadCount();
+  const std::string on_all = ", " + std::to_string(all) + " threads";
+  Register("MatMul 1024x3072x12288 f32, 1 thread", BM_MatMul, 1024, 3072, 12288, DType::kF32, 1);
+  Register("MatMul 1024x3072x12288 f32" + on_all, BM_MatMul, 1024, 3072, 12288, DType::kF32, all);
+  Register("MatMul 1024x3072x12288 bf16" + on_all, BM_MatMul, 1024, 3072, 12288, DType::kBF16, all);
+  Register("MatMul 1024x12288x3072 bf16" + on_all, BM_MatMul, 1024, 12288, 3072, DType::kBF16, all);
+  Register("MatMul 1024x3072x3072 f16" + on_all, BM_MatMul, 1024, 3072, 3072, DType::kF16, all);
+  Register("MatMul 23x3072x12288 bf16" + on_all, BM_MatMul, 23, 3072, 12288, DType::kBF16, all);
+  Register("MatMul 1x3072x18432 f32" + on_all, BM_MatMul, 1, 3072, 18432, DType::kF32, all);
+  Register("MatMul 1x3072x18432 bf16" + on_all, BM_MatMul, 1, 3072, 18432, DType::kBF16, all);
+  Register("MatMul 64x64x128 f32" + on_all, BM_MatMul, 64, 64, 128, DType::kF32, all);
+  Register("Attention 24x128 1047 tokens, 1 thread", BM_Attention, 24, 128, 1047, 1);
+  Register("Attention 24x128 1047 tokens" + on_all, BM_Attention, 24, 128, 1047, all);
+  Register("Attention 24x128 4119 tokens" + on_all, BM_Attention, 24, 128, 4119, all);
+  Register("Attention 1x384 4096 tokens" + on_all, BM_Attention, 1, 384, 4096, all);
+  Register("Conv2d 3x3 512x512 96->96" + on_all, BM_Conv2d, 512, 96, 96, 3, all);
+  Register("Conv2d 3x3 256x256 192->192" + on_all, BM_Conv2d, 256, 192, 192, 3, all);
+  Register("Conv2d 3x3 64x64 384->384" + on_all, BM_Conv2d, 64, 384, 384, 3, all);
+  Register("Conv2d 3x3 512x512 96->3" + on_all, BM_Conv2d, 512, 96, 3, 3, all);
+
+  const auto row_wise = [&](const std::string& name, auto run) {
+    Register(name + on_all, [=](benchmark::State& state) { BM_RowWise(state, 1047, 3072, run); });
+  };
+  row_wise("LayerNorm 1047x3072",
+           [](const float* x, int64_t rows, int64_t cols, const float*, const float*, float* y,
+              ThreadPool& pool) { LayerNorm(x, rows, cols, 1e-6f, y, pool); });
+  row_wise("Modulate 1047x3072",
+           [](const float* x, int64_t rows, int64_t cols, const float* a, const float* b, float* y,
+              ThreadPool& pool) { Modulate(x, rows, cols, a, b, y, pool); });
+  row_wise("GeluTanh 1047x3072", [](const float* x, int64_t rows, int64_t cols, const float*, const float*,
+                                    float* y, ThreadPool& pool) { GeluTanh(x, rows * cols, y, pool); });
+  row_wise("RmsNorm 25128x128",
+           [](const float* x, int64_t rows, int64_t cols, const float* a, const float*, float* y,
+              ThreadPool& pool) { RmsNorm(x, rows * cols / 128, 128, a, 1e-6f, y, pool); });
+}
+
+// One line a case: the best repetition, since whatever else runs on the machine only ever makes it slower.
+class TableReporter : public benchmark::BenchmarkReporter {
+ public:
+  bool ReportContext(const Context&) override {
+    std::printf("%-46s %10s %10s %8s %8s\n", "", "ms", "GFLOP/s", "% peak", "GB/s");
+    return true;
+  }
+
+  void ReportRuns(const std::vector<Run>& runs) override {
+    const Run* best = nullptr;
+    for (const Run& run : runs) {
+      if (run.run_type != Run::RT_Iteration) continue;
+      if (!best || run.GetAdjustedRealTime() < best->GetAdjustedRealTime()) best = &run;
+    }
+    if (!best) return;
+    std::printf("%-46s %10.2f %10s %8s %8s\n", best->run_name.function_name.c_str(),
+                best->GetAdjustedRealTime(), Counter(*best, "GFLOP/s").c_str(),
+                Counter(*best, "%peak").c_str(), Counter(*best, "GB/s").c_str());
+    std::fflush(stdout);
+  }
+
+ private:
+  static std::string Counter(const Run& run, const char* name) {
+    const auto found = run.counters.find(name);
+    if (found == run.counters.end()) return "";
+    char text[32];
+    std::snprintf(text, sizeof(text), "%.1f", found->second.value);
+    return text;
+  }
+};
+
+}  // namespace
+}  // namespace qwen_image
+
+int main(int argc, char** argv) {
+  benchmark::Initialize(&argc, argv);
+  if (benchmark::ReportUnrecognizedArguments(argc, argv)) return 2;
+  const int all = qwen_image::DefaultThreadCount();
+  std::printf("instruction set %s; f32 peak %.0f GFLOP/s on 1 thread, %.0f on %d\n\n",
+              qwen_image::InstructionSet().c_str(), qwen_image::PeakOf(1) * 1e-9,
+              qwen_image::PeakOf(all) * 1e-9, all);
+  qwen_image::RegisterAll();
+  qwen_image::TableReporter table;
+  benchmark::RunSpecifiedBenchmarks(&table);
+  return 0;
+}

@@ -1,0 +1,28 @@
+# One static library per folder of src/: a library links only what stands below it, so that a wrong direction
+# of dependencies is a link error.
+#
+#   qwen_image_library(<folder> SOURCES a.cc … DEPENDS core … [PACKAGES fmt::fmt …] [TESTS a_test.cc …])
+#
+# The tests of a folder make one program, <folder>_test.
+function(qwen_image_library NAME)
+  cmake_parse_arguments(ARG "" "" "SOURCES;DEPENDS;PACKAGES;TESTS" ${ARGN})
+  list(TRANSFORM ARG_DEPENDS PREPEND qwen_image_)
+  add_library(qwen_image_${NAME} STATIC ${ARG_SOURCES})
+  target_include_directories(qwen_image_${NAME} PUBLIC ${PROJECT_SOURCE_DIR}/src ${PROJECT_SOURCE_DIR}/include)
+  target_link_libraries(qwen_image_${NAME} PUBLIC ${ARG_DEPENDS} ${ARG_PACKAGES})
+  if(QWEN_IMAGE_TESTS AND ARG_TESTS)
+    qwen_image_test(${NAME}_test SOURCES ${ARG_TESTS} DEPENDS qwen_image_${NAME})
+  endif()
+endfunction()
+
+# qwen_image_test(<program> SOURCES … DEPENDS … [LABEL fast|slow]): every TEST() becomes one ctest entry.
+function(qwen_image_test NAME)
+  cmake_parse_arguments(ARG "" "LABEL" "SOURCES;DEPENDS" ${ARGN})
+  if(NOT ARG_LABEL)
+    set(ARG_LABEL fast)
+  endif()
+  add_executable(${NAME} ${ARG_SOURCES})
+  target_link_libraries(${NAME} PRIVATE ${ARG_DEPENDS} GTest::gmock GTest::gtest_main)
+  target_compile_definitions(${NAME} PRIVATE QWEN_IMAGE_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
+  gtest_discover_tests(${NAME} PROPERTIES LABELS ${ARG_LABEL} DISCOVERY_TIMEOUT 60)
+endfunction()

@@ -1,0 +1,111 @@
+// qwen-image.cpp: pictures from text with the Qwen-Image models, on plain CPUs.
+//
+//   qwen_image::Pipeline pipeline("models/tiny");
+//   qwen_image::GenerateRequest request;
+//   request.prompt = "a red circle on a blue background";
+//   qwen_image::Picture picture = pipeline.Generate(request);
+//
+// Every function throws qwen_image::Error and nothing else. Nothing is printed.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "qwen_image/error.h"
+
+namespace qwen_image {
+
+class CancelFlag;
+class CheckpointSink;
+
+// What the model's folder suggests (qwen_image.json), or the official pipeline's defaults.
+struct Defaults {
+  int64_t width = 1024;
+  int64_t height = 1024;
+  int64_t steps = 50;
+  double cfg = 4.0;
+  std::string negative_prompt = " ";
+};
+
+struct InitialLatents {
+  std::vector<int64_t> shape;  // packed [1, tokens, 64], or [1, 1, 16, h / 8, w / 8]
+  std::vector<float> values;
+};
+
+struct GenerateRequest {
+  std::string prompt;
+  // What is not set comes from the pipeline's defaults.
+  std::optional<std::string> negative_prompt;
+  std::optional<int64_t> width, height;  // multiples of 16
+  std::optional<int64_t> steps;
+  std::optional<double> cfg;  // true classifier-free guidance; 1 switches it off and halves the time
+  uint64_t seed = 0;
+  std::optional<InitialLatents> latents;  // instead of the seed's noise
+  int64_t max_sequence_length = 512;      // prompt tokens that are used
+  bool reference_special_tokens =
+      false;  // "<|im_start|>" in a prompt becomes a control token, as in diffusers
+  enum class Tiling { kAuto, kOn, kOff } vae_tiling = Tiling::kAuto;
+};
+
+struct Progress {
+  enum class Stage { kEncodePrompt, kDenoise, kDecode } stage = Stage::kEncodePrompt;
+  int64_t step = 0;     // finished steps of kDenoise
+  int64_t steps = 0;    // of kDenoise
+  double fraction = 0;  // of the current step, or of the stage
+};
+
+struct StageSeconds {
+  double encode_prompt = 0, denoise = 0, decode = 0;
+};
+
+struct Picture {
+  int64_t width = 0, height = 0;
+  std::vector<uint8_t> rgb;  // [height, width, 3]
+  // The request with every default filled in, for the record.
+  std::string prompt, negative_prompt;
+  int64_t steps = 0;
+  double cfg = 1;
+  uint64_t seed = 0;
+  int64_t prompt_tokens = 0;
+  bool prompt_truncated = false;
+  StageSeconds seconds;
+};
+
+struct GenerateHooks {
+  std::function<void(const Progress&)> on_progress;  // called on the generating thread
+  const CancelFlag* cancel = nullptr;     // looked at between blocks; stops with ErrorKind::kInterrupted
+  CheckpointSink* checkpoints = nullptr;  // sees, and may change, every intermediate tensor
+};
+
+struct PipelineOptions {
+  int threads = 0;           // 0: all processors this process may use
+  bool check_memory = true;  // refuse a model that does not fit before reading it
+};
+
+class Pipeline {
+ public:
+  explicit Pipeline(const std::filesystem::path& model_folder, const PipelineOptions& options = {});
+  ~Pipeline();
+  Pipeline(Pipeline&&) noexcept;
+
+  const Defaults& defaults() const;
+  int threads() const;
+
+  // Throws ErrorKind::kUsage for a request that cannot be drawn; cheap, does not compute.
+  void Check(const GenerateRequest& request) const;
+  Picture Generate(const GenerateRequest& request, const GenerateHooks& hooks = {}) const;
+
+  struct Impl;  // the library's own
+
+ private:
+  std::unique_ptr<Impl> impl_;
+};
+
+const char* Version();
+
+}  // namespace qwen_image

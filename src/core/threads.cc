@@ -1,0 +1,102 @@
+#include "core/threads.h"
+
+#include <sched.h>
+
+#include <algorithm>
+#include <atomic>
+#include <condition_variable>
+#include <exception>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+namespace qwen_image {
+
+struct ThreadPool::State {
+  std::mutex mutex;
+  std::condition_variable wake;      // a new job or the end
+  std::condition_variable finished;  // the last worker left the job
+  const std::function<void(int64_t)>* task = nullptr;
+  int64_t count = 0;
+  std::atomic<int64_t> next{0};
+  uint64_t job = 0;
+  int busy = 0;
+  bool stop = false;
+  std::exception_ptr error;
+  std::vector<std::thread> workers;
+
+  // Takes tasks until none is left. After an exception the remaining tasks are skipped.
+  void RunTasks() {
+    for (int64_t i = next.fetch_add(1); i < count; i = next.fetch_add(1)) {
+      try {
+        (*task)(i);
+      } catch (...) {
+        std::lock_guard lock(mutex);
+        if (!error) error = std::current_exception();
+        next.store(count);
+      }
+    }
+  }
+};
+
+ThreadPool::ThreadPool(int threads) : threads_(std::max(1, threads)), state_(std::make_unique<State>()) {
+  try {
+    for (int i = 1; i < threads_; ++i) state_->workers.emplace_back([this] { Work(); });
+  } catch (const std::exception&) {  // the system gives no more; fewer threads do the same work
+    threads_ = static_cast<int>(state_->workers.size()) + 1;
+  }
+}
+
+ThreadPool::~ThreadPool() {
+  {
+    std::lock_guard lock(state_->mutex);
+    state_->stop = true;
+  }
+  state_->wake.notify_all();
+  for (auto& worker : state_->workers) worker.join();
+}
+
+void ThreadPool::Work() {
+  uint64_t seen = 0;
+  std::unique_lock lock(state_->mutex);
+  while (true) {
+    state_->wake.wait(lock, [&] { return state_->stop || state_->job != seen; });
+    if (state_->stop) return;
+    seen = state_->job;
+    lock.unlock();
+    state_->RunTasks();
+    lock.lock();
+    if (--state_->busy == 0) state_->finished.notify_one();
+  }
+}
+
+void ThreadPool::ParallelFor(int64_t count, const std::function<void(int64_t)>& task) {
+  State& state = *state_;
+  if (state.workers.empty() || count <= 1) {
+    for (int64_t i = 0; i < count; ++i) task(i);
+    return;
+  }
+  {
+    std::lock_guard lock(state.mutex);
+    state.task = &task;
+    state.count = count;
+    state.next.store(0);
+    state.error = nullptr;
+    state.busy = static_cast<int>(state.workers.size());
+    ++state.job;
+  }
+  state.wake.notify_all();
+  state.RunTasks();
+  std::unique_lock lock(state.mutex);
+  state.finished.wait(lock, [&] { return state.busy == 0; });
+  if (state.error) std::rethrow_exception(state.error);
+}
+
+int DefaultThreadCount() {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  if (sched_getaffinity(0, sizeof(set), &set) == 0) return std::max(1, CPU_COUNT(&set));
+  return std::max(1u, std::thread::hardware_concurrency());
+}
+
+}  // namespace qwen_image

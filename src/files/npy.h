@@ -1,0 +1,34 @@
+// NumPy .npy files: little-endian float32 / float64 / float16, int64 / int32, uint8 / bool, C order, versions
+// 1–3. Written as version 1. Python objects, big-endian data and Fortran order are refused.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <span>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "core/tensor.h"
+
+namespace qwen_image {
+
+struct NpyArray {
+  Shape shape;
+  std::string dtype;  // as the file says: "<f4", "<i8", "|u1", …
+  std::variant<std::vector<float>, std::vector<int64_t>> values;  // floats become float, integers int64_t
+};
+
+NpyArray ReadNpy(const std::filesystem::path& path);  // throws Error kBadInput
+// The same for bytes in memory; `where` names them in messages.
+NpyArray ParseNpy(std::span<const std::byte> bytes, std::string_view where);
+Tensor ReadNpyFloat(const std::filesystem::path& path);  // throws unless the file holds floats
+
+// Written to a temporary name and renamed. Throws Error kCannotWrite.
+void WriteNpy(const std::filesystem::path& path, const float* data, const Shape& shape);
+void WriteNpy(const std::filesystem::path& path, const int64_t* data, const Shape& shape);
+void WriteNpy(const std::filesystem::path& path, const uint8_t* data, const Shape& shape);
+
+}  // namespace qwen_image

@@ -1,0 +1,34 @@
+// OutputFile: bytes go to a temporary name beside the target; Commit() renames it into place. Destroyed
+// without Commit() it removes the temporary file, so that a failed or interrupted run leaves nothing
+// half-written.
+#pragma once
+
+#include <cstdio>
+#include <filesystem>
+#include <string>
+
+namespace qwen_image {
+
+class OutputFile {
+ public:
+  // Throws Error kCannotWrite: no such folder, not allowed, the target is a folder, …
+  // A symbolic link is followed. A character device or pipe (/dev/null, /dev/stdout) is written directly.
+  explicit OutputFile(const std::filesystem::path& target);
+  ~OutputFile();
+  OutputFile(const OutputFile&) = delete;
+  OutputFile& operator=(const OutputFile&) = delete;
+
+  void Write(const void* data, size_t size);  // throws Error kCannotWrite (disk full, …)
+  void Commit();                              // flushes, checks, renames
+
+ private:
+  std::filesystem::path target_;
+  std::filesystem::path temporary_;  // empty when the target is written directly
+  std::FILE* file_ = nullptr;
+};
+
+// Throws Error kCannotWrite if OutputFile could not be used for `target`. For the start of a long run: nobody
+// wants to hear after an hour that the folder does not exist.
+void CheckWritable(const std::filesystem::path& target);
+
+}  // namespace qwen_image

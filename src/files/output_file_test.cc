@@ -1,0 +1,161 @@
+#include "files/output_file.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+
+#include <csignal>
+#include <string>
+
+#include "files/testing.h"
+
+namespace qwen_image {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+std::string MessageFor(const fs::path& target) {
+  const std::string message = MessageOf(ErrorKind::kCannotWrite, [&] { OutputFile file(target); });
+  EXPECT_EQ(MessageOf(ErrorKind::kCannotWrite, [&] { CheckWritable(target); }), message);
+  return message;
+}
+
+void WriteAll(const fs::path& target, const std::string& bytes) {
+  OutputFile file(target);
+  file.Write(bytes.data(), bytes.size());
+  file.Commit();
+}
+
+TEST(OutputFile, AppearsOnCommitOnly) {
+  const TempFolder folder;
+  const fs::path target = folder.Write("out.png", "old");
+  {
+    OutputFile file(target);
+    file.Write("new", 3);
+    EXPECT_EQ(ReadBytes(target), "old");
+    EXPECT_EQ(folder.FileCount(), 2u);
+    file.Commit();
+  }
+  EXPECT_EQ(ReadBytes(target), "new");
+  EXPECT_EQ(folder.FileCount(), 1u);
+}
+
+TEST(OutputFile, LeavesNothingWithoutCommit) {
+  const TempFolder folder;
+  {
+    OutputFile file(folder.path() / "out.png");
+    file.Write("new", 3);
+  }
+  EXPECT_EQ(folder.FileCount(), 0u);
+}
+
+TEST(OutputFile, TwoAtOnceDoNotDisturbEachOther) {
+  const TempFolder folder;
+  const fs::path target = folder.path() / "out.png";
+  OutputFile a(target), b(target);
+  a.Write("a", 1);
+  b.Write("b", 1);
+  a.Commit();
+  EXPECT_EQ(ReadBytes(target), "a");
+  b.Commit();
+  EXPECT_EQ(ReadBytes(target), "b");
+}
+
+TEST(OutputFile, HasThePermissionsOfTheUmask) {
+  const TempFolder folder;
+  const mode_t before = umask(0022);
+  WriteAll(folder.path() / "out", "x");
+  umask(before);
+  struct stat status;
+  ASSERT_EQ(stat((folder.path() / "out").c_str(), &status), 0);
+  EXPECT_EQ(status.st_mode & 0777, 0644u);
+}
+
+TEST(OutputFile, WorksInTheCurrentFolderAndWithLongNames) {
+  const TempFolder folder;
+  const fs::path before = fs::current_path();
+  fs::current_path(folder.path());
+  WriteAll("out", "x");
+  WriteAll(std::string(250, 'n'), "x");
+  fs::current_path(before);
+  EXPECT_EQ(ReadBytes(folder.path() / "out"), "x");
+  EXPECT_EQ(folder.FileCount(), 2u);
+}
+
+TEST(OutputFile, WritesThroughALink) {
+  const TempFolder folder;
+  folder.Write("real/out", "old");
+  fs::create_symlink("real/out", folder.path() / "link");
+  WriteAll(folder.path() / "link", "new");
+  EXPECT_TRUE(fs::is_symlink(folder.path() / "link"));
+  EXPECT_EQ(ReadBytes(folder.path() / "real/out"), "new");
+}
+
+TEST(OutputFile, BadTargetsAreRefusedAtOnce) {
+  const TempFolder folder;
+  const fs::path root = folder.path();
+  EXPECT_THAT(MessageFor(root), HasSubstr("it is a folder"));
+  EXPECT_THAT(MessageFor(root / ""), HasSubstr("it is a folder"));
+  EXPECT_THAT(MessageFor(root / "absent/out.png"), AllOf(HasSubstr("absent"), HasSubstr("No such file")));
+  EXPECT_THAT(MessageFor(folder.Write("file", "") / "out.png"), HasSubstr("/file"));
+  EXPECT_THAT(MessageFor(root / std::string(300, 'n')), HasSubstr("File name too long"));
+  EXPECT_THAT(MessageFor(""), HasSubstr("empty"));
+  EXPECT_THAT(MessageFor("/proc/out.png"),
+              HasSubstr("/proc/out.png"));  // a folder where even root may not write
+  EXPECT_EQ(folder.FileCount(), 1u);
+}
+
+TEST(OutputFile, CheckWritableChangesNothing) {
+  const TempFolder folder;
+  const fs::path target = folder.Write("out.png", "old");
+  CheckWritable(target);
+  CheckWritable(folder.path() / "new.png");
+  CheckWritable("/dev/null");
+  EXPECT_EQ(ReadBytes(target), "old");
+  EXPECT_EQ(folder.FileCount(), 1u);
+}
+
+TEST(OutputFile, AFullDiskIsAnError) {
+  const TempFolder folder;
+  fs::create_symlink("/dev/full", folder.path() / "out");
+  EXPECT_THAT(
+      MessageOf(ErrorKind::kCannotWrite, [&] { WriteAll(folder.path() / "out", "small: fails on close"); }),
+      AllOf(HasSubstr("/out: No space left")));
+  EXPECT_THAT(
+      MessageOf(ErrorKind::kCannotWrite, [&] { WriteAll(folder.path() / "out", std::string(1 << 20, 'x')); }),
+      AllOf(HasSubstr("/out: No space left")));
+  EXPECT_TRUE(fs::is_character_file("/dev/full"));
+}
+
+TEST(OutputFile, AFailedWriteLeavesTheOldFileAndNothingElse) {
+  const TempFolder folder;
+  const fs::path target = folder.Write("out", "old");
+  rlimit before;
+  ASSERT_EQ(getrlimit(RLIMIT_FSIZE, &before), 0);
+  const auto old_handler = std::signal(SIGXFSZ, SIG_IGN);
+  const rlimit small = {4096, before.rlim_max};
+  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &small), 0);
+  const std::string message =
+      MessageOf(ErrorKind::kCannotWrite, [&] { WriteAll(target, std::string(1 << 20, 'x')); });
+  setrlimit(RLIMIT_FSIZE, &before);
+  std::signal(SIGXFSZ, old_handler);
+  EXPECT_THAT(message, HasSubstr("File too large"));
+  EXPECT_EQ(ReadBytes(target), "old");
+  EXPECT_EQ(folder.FileCount(), 1u);
+}
+
+TEST(OutputFile, ATargetThatBecomesAFolderIsAnError) {
+  const TempFolder folder;
+  {
+    OutputFile file(folder.path() / "out");
+    fs::create_directory(folder.path() / "out");
+    EXPECT_THAT(MessageOf(ErrorKind::kCannotWrite, [&] { file.Commit(); }), HasSubstr("directory"));
+  }
+  EXPECT_EQ(folder.FileCount(), 1u);
+}
+
+}  // namespace
+}  // namespace qwen_image

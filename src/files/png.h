@@ -1,0 +1,29 @@
+// PNG pictures: 8-bit RGB out, with text metadata (UTF-8, iTXt); metadata in.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <string>
+#include <vector>
+
+namespace qwen_image {
+
+struct RgbImage {
+  int64_t width = 0;
+  int64_t height = 0;
+  std::vector<uint8_t> pixels;  // [height, width, 3]
+};
+
+// Written to a temporary name in the same folder and renamed: never a partial file under `path`. Nothing is
+// left behind on failure. Throws Error kCannotWrite.
+void WritePng(const std::filesystem::path& path, const RgbImage& image,
+              const std::map<std::string, std::string>& text);
+
+// Throw Error kBadInput. Sizes are checked before anything is allocated. Every kind of PNG becomes 8-bit RGB;
+// transparent pixels are laid on white.
+RgbImage ReadPng(const std::filesystem::path& path);
+// The text before and behind the pixels, as UTF-8; of equal keywords the first.
+std::map<std::string, std::string> ReadPngText(const std::filesystem::path& path);
+
+}  // namespace qwen_image

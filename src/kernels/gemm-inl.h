@@ -1,0 +1,298 @@
+// The blocked matrix product, compiled once per instruction set. Operands are packed into small buffers so
+// that the register tile reads both of them straight through:
+//   a: [rows][kDepthBlock]  plain rows, at a stride known to the compiler
+//   b: [depth][kTileCols]   a panel of kTileCols weight rows, transposed and converted to float
+// No include guard of the usual kind: see Highway's foreach_target.h.
+#if defined(QWEN_IMAGE_KERNELS_GEMM_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef QWEN_IMAGE_KERNELS_GEMM_INL_H_
+#undef QWEN_IMAGE_KERNELS_GEMM_INL_H_
+#else
+#define QWEN_IMAGE_KERNELS_GEMM_INL_H_
+#endif
+
+#include <algorithm>
+#include <cstdint>
+#include <cstring>
+
+#include "core/dtype.h"
+#include "hwy/cache_control.h"
+#include "hwy/highway.h"
+#include "kernels/gemm.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace qwen_image {
+namespace HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
+
+using F32 = hn::ScalableTag<float>;
+using VF32 = hn::Vec<F32>;
+
+// The tile: kTileRows × 2 vectors of sums, 2 vectors of b and one broadcast value of a must fit the registers
+// (16 on AVX2 and before, 32 on AVX-512 and NEON).
+inline constexpr int64_t kLanes = hn::MaxLanes(F32());
+inline constexpr int64_t kTileCols = 2 * kLanes;
+#if HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_NEON
+inline constexpr int kTileRows = 12;
+#else
+inline constexpr int kTileRows = 6;
+#endif
+static_assert(kRowBlock % kTileRows == 0 && kStripCols % kTileCols == 0);
+
+// Sums a[r][0…depth) · b[0…depth)[c] in that order for a tile of kRows × kTileCols, then hands every vector
+// to store(row, column, sums). The sums live in registers: check the assembly for spills after any change
+// here.
+template <int kRows, class Store>
+HWY_INLINE void Tile(const float* HWY_RESTRICT a, const float* HWY_RESTRICT b, int64_t depth,
+                     const Store& store) {
+  const F32 d;
+  VF32 sum0[kRows];
+  VF32 sum1[kRows];
+  HWY_UNROLL(12) for (int r = 0; r < kRows; ++r) sum0[r] = sum1[r] = hn::Zero(d);
+  for (int64_t k = 0; k < depth; ++k) {
+    const VF32 b0 = hn::LoadU(d, b);
+    const VF32 b1 = hn::LoadU(d, b + kLanes);
+    HWY_UNROLL(12) for (int r = 0; r < kRows; ++r) {
+      const VF32 x = hn::Set(d, a[r * kDepthBlock]);
+      sum0[r] = hn::MulAdd(x, b0, sum0[r]);
+      sum1[r] = hn::MulAdd(x, b1, sum1[r]);
+    }
+    ++a;
+    b += kTileCols;
+  }
+  HWY_UNROLL(12) for (int r = 0; r < kRows; ++r) {
+    store(r, int64_t{0}, sum0[r]);
+    store(r, kLanes, sum1[r]);
+  }
+}
+
+// The same for a number of rows known at run time, 1…kTileRows.
+template <int kRows = kTileRows, class Store>
+HWY_INLINE void TileOfRows(int64_t rows, const float* a, const float* b, int64_t depth, const Store& store) {
+  if constexpr (kRows == 1) {
+    Tile<1>(a, b, depth, store);
+  } else if (rows == kRows) {
+    Tile<kRows>(a, b, depth, store);
+  } else {
+    TileOfRows<kRows - 1>(rows, a, b, depth, store);
+  }
+}
+
+// How weights of each type become floats. Rows may start at any address.
+struct LoadF32 {
+  using Raw = float;
+  template <class D>
+  static HWY_INLINE hn::Vec<D> Convert(D d, hn::Vec<D> v) {
+    return v;
+  }
+};
+struct LoadBF16 {
+  using Raw = uint16_t;
+  template <class D>
+  static HWY_INLINE hn::Vec<D> Convert(D d, hn::Vec<hn::Rebind<uint16_t, D>> v) {
+    const hn::Rebind<uint32_t, D> du32;
+    return hn::BitCast(d, hn::ShiftLeft<16>(hn::PromoteTo(du32, v)));
+  }
+};
+struct LoadF16 {
+  using Raw = uint16_t;
+  template <class D>
+  static HWY_INLINE hn::Vec<D> Convert(D d, hn::Vec<hn::Rebind<uint16_t, D>> v) {
+    return hn::PromoteTo(d, hn::BitCast(hn::Rebind<hwy::float16_t, D>(), v));
+  }
+};
+
+#if HWY_TARGET != HWY_SCALAR
+// Four elements from each of rows[0], rows[4], rows[8], …: as many rows as the vector has blocks of 4 lanes.
+template <class D, class Raw = hn::TFromD<D>>
+HWY_INLINE hn::Vec<D> FoursOfRows(D d, const uint8_t* const* rows, int64_t byte) {
+  if constexpr (hn::MaxLanes(d) <= 4) {
+    return hn::LoadU(d, reinterpret_cast<const Raw*>(rows[0] + byte));
+  } else {
+    const hn::Half<D> half;
+    return hn::Combine(d, FoursOfRows(half, rows + hn::MaxLanes(d) / 2, byte), FoursOfRows(half, rows, byte));
+  }
+}
+
+// Transposes kLanes rows × 4 elements: panel[k][0…kLanes).
+template <class Load>
+HWY_INLINE void PackFours(const uint8_t* const* rows, int64_t k, float* HWY_RESTRICT panel) {
+  const F32 d;
+  const hn::Rebind<typename Load::Raw, F32> draw;
+  const hn::Repartition<uint64_t, F32> d64;
+  const int64_t byte = k * static_cast<int64_t>(sizeof(typename Load::Raw));
+  const VF32 r0 = Load::Convert(d, FoursOfRows(draw, rows + 0, byte));
+  const VF32 r1 = Load::Convert(d, FoursOfRows(draw, rows + 1, byte));
+  const VF32 r2 = Load::Convert(d, FoursOfRows(draw, rows + 2, byte));
+  const VF32 r3 = Load::Convert(d, FoursOfRows(draw, rows + 3, byte));
+  const auto low01 = hn::BitCast(d64, hn::InterleaveLower(d, r0, r1));
+  const auto low23 = hn::BitCast(d64, hn::InterleaveLower(d, r2, r3));
+  const auto high01 = hn::BitCast(d64, hn::InterleaveUpper(d, r0, r1));
+  const auto high23 = hn::BitCast(d64, hn::InterleaveUpper(d, r2, r3));
+  hn::StoreU(hn::BitCast(d, hn::InterleaveLower(d64, low01, low23)), d, panel);
+  hn::StoreU(hn::BitCast(d, hn::InterleaveUpper(d64, low01, low23)), d, panel + kTileCols);
+  hn::StoreU(hn::BitCast(d, hn::InterleaveLower(d64, high01, high23)), d, panel + 2 * kTileCols);
+  hn::StoreU(hn::BitCast(d, hn::InterleaveUpper(d64, high01, high23)), d, panel + 3 * kTileCols);
+}
+#endif
+
+// Not into L1, where the panel in use lives.
+HWY_INLINE void PrefetchToL2(const void* p) {
+#if HWY_COMPILER_GCC || HWY_COMPILER_CLANG
+  __builtin_prefetch(p, 0, 2);
+#endif
+}
+
+template <class Load>
+void PackPanelOf(const uint8_t* const* rows /*[kTileCols]*/, DType dtype, int64_t depth, int64_t next,
+                 float* HWY_RESTRICT panel) {
+  constexpr int64_t kSize = sizeof(typename Load::Raw);
+  int64_t k = 0;
+#if HWY_TARGET != HWY_SCALAR
+  // A cache line of each row at a time: rows are often a multiple of 4 KB apart, so that the lines of all
+  // kTileCols rows compete for the same few places in L1.
+  constexpr int64_t kLine = 64 / kSize;
+  for (; k + kLine <= depth; k += kLine) {
+    for (int64_t i = 0; i < kTileCols; ++i) PrefetchToL2(rows[i] + k * kSize + next);
+    for (int64_t half = 0; half < kTileCols; half += kLanes) {
+      for (int64_t i = k; i < k + kLine; i += 4)
+        PackFours<Load>(rows + half, i, panel + i * kTileCols + half);
+    }
+  }
+  for (; k + 4 <= depth; k += 4) {
+    PackFours<Load>(rows, k, panel + k * kTileCols);
+    PackFours<Load>(rows + kLanes, k, panel + k * kTileCols + kLanes);
+  }
+#endif
+  for (; k < depth; ++k) {
+    float* const to = panel + k * kTileCols;
+    for (int64_t i = 0; i < kTileCols; ++i) ConvertToFloat(rows[i] + k * kSize, dtype, 1, to + i);
+  }
+}
+
+// panel[k][i] = float(row i, element k), for `rows` (at most kTileCols) rows of `depth` elements. Columns
+// beyond `rows` repeat the last one: they are computed and thrown away, and unlike uninitialised memory they
+// cost no slow denormals. `next` is the distance in bytes to what will be packed next, to fetch it early.
+inline void PackPanel(const void* data, DType dtype, int64_t row_stride, int64_t rows, int64_t depth,
+                      int64_t next, float* panel) {
+  const uint8_t* pointers[kTileCols];
+  const int64_t bytes = row_stride * static_cast<int64_t>(SizeOf(dtype));
+  for (int64_t i = 0; i < kTileCols; ++i) {
+    pointers[i] = static_cast<const uint8_t*>(data) + std::min(i, rows - 1) * bytes;
+  }
+  switch (dtype) {
+    case DType::kBF16:
+      return PackPanelOf<LoadBF16>(pointers, dtype, depth, next, panel);
+    case DType::kF16:
+      return PackPanelOf<LoadF16>(pointers, dtype, depth, next, panel);
+    default:
+      return PackPanelOf<LoadF32>(pointers, dtype, depth, next, panel);
+  }
+}
+
+// y[rows, cols] (+)= a · b for one tile; the first depth block starts from the bias instead of y.
+HWY_INLINE void TileToOutput(int64_t rows, int64_t cols, const float* a, const float* b, int64_t depth,
+                             const float* first_bias /*[kTileCols] or null*/, float* y, int64_t y_stride) {
+  const F32 d;
+  // The tile takes longer than a fetch from L3: have y at hand when the sums are ready.
+  for (int64_t r = 0; r < rows; ++r) {
+    hwy::Prefetch(y + r * y_stride);
+    hwy::Prefetch(y + r * y_stride + cols - 1);
+  }
+  if (cols < kTileCols) {
+    HWY_ALIGN float tile[kTileRows * kTileCols];
+    TileOfRows(rows, a, b, depth,
+               [&](int r, int64_t c, VF32 sum) HWY_ATTR { hn::Store(sum, d, tile + r * kTileCols + c); });
+    for (int64_t r = 0; r < rows; ++r) {
+      for (int64_t c = 0; c < cols; ++c) {
+        const float before = first_bias ? first_bias[c] : y[r * y_stride + c];
+        y[r * y_stride + c] = before + tile[r * kTileCols + c];
+      }
+    }
+  } else if (first_bias) {
+    TileOfRows(rows, a, b, depth, [&](int r, int64_t c, VF32 sum) HWY_ATTR {
+      hn::StoreU(hn::Add(hn::LoadU(d, first_bias + c), sum), d, y + r * y_stride + c);
+    });
+  } else {
+    TileOfRows(rows, a, b, depth, [&](int r, int64_t c, VF32 sum) HWY_ATTR {
+      float* to = y + r * y_stride + c;
+      hn::StoreU(hn::Add(hn::LoadU(d, to), sum), d, to);
+    });
+  }
+}
+
+// One task of y = a · wᵀ + bias. pack_rows(row, rows, k, depth, to) writes rows of `a` at stride kDepthBlock.
+template <class PackRows>
+class GemmRun {
+ public:
+  GemmRun(const GemmTask& task, const WeightMatrix& w, const float* bias, const PackRows& pack_rows, float* y)
+      : task_(task), w_(w), pack_rows_(pack_rows), y_(y) {
+    a_ = ThreadScratch((kRowBlock + kStripCols) * kDepthBlock + kStripCols);
+    b_ = a_ + kRowBlock * kDepthBlock;
+    bias_ = b_ + kStripCols * kDepthBlock;
+    for (int64_t c = task.col_begin; c < task.col_end; ++c) bias_[c - task.col_begin] = bias ? bias[c] : 0.0f;
+  }
+
+  void Run() {
+    const int64_t rows = task_.row_end - task_.row_begin;
+    if (rows <= kRowBlock) {
+      // Few rows: the weights are used once, and several depth blocks of `a` fit. So each panel's weights are
+      // read a longer way along their rows, as memory likes it, and the panel is thrown away.
+      const int64_t batch = kRowBlock / RoundUp(rows, kTileRows) * kDepthBlock;
+      for (int64_t k = 0; k == 0 || k < w_.cols; k += batch) {
+        MultiplyRows(task_.row_begin, rows, k, std::min(w_.cols, k + batch), true, false);
+      }
+    } else {
+      for (int64_t k = 0; k == 0 || k < w_.cols; k += kDepthBlock) {
+        for (int64_t row = task_.row_begin; row < task_.row_end; row += kRowBlock) {
+          MultiplyRows(row, std::min(kRowBlock, task_.row_end - row), k, std::min(w_.cols, k + kDepthBlock),
+                       row == task_.row_begin, true);
+        }
+      }
+    }
+  }
+
+ private:
+  // y[row…, task's columns] += a[row…, k_begin…k_end) · wᵀ
+  void MultiplyRows(int64_t row, int64_t rows, int64_t k_begin, int64_t k_end, bool pack_panels,
+                    bool keep_panels) {
+    for (int64_t k = k_begin; k < k_end; k += kDepthBlock) {
+      pack_rows_(row, rows, k, std::min(kDepthBlock, k_end - k), a_ + (k - k_begin) * rows);
+    }
+    for (int64_t col = task_.col_begin; col < task_.col_end; col += kTileCols) {
+      const int64_t cols = std::min(kTileCols, task_.col_end - col);
+      float* const panel = keep_panels ? b_ + (col - task_.col_begin) * kDepthBlock : b_;
+      for (int64_t k = k_begin; k == k_begin || k < k_end; k += kDepthBlock) {
+        const int64_t depth = std::min(kDepthBlock, k_end - k);
+        // A panel is packed just before its first use, so it is still in L1.
+        const int64_t next = k + kDepthBlock < k_end ? kDepthBlock : kTileCols * w_.cols - (k - k_begin);
+        if (pack_panels) PackWeights(col, cols, k, depth, next, panel);
+        const float* const bias = k == 0 ? bias_ + (col - task_.col_begin) : nullptr;
+        for (int64_t r = 0; r < rows; r += kTileRows) {
+          TileToOutput(std::min<int64_t>(kTileRows, rows - r), cols,
+                       a_ + (k - k_begin) * rows + r * kDepthBlock, panel, depth, bias,
+                       y_ + (row + r) * w_.rows + col, w_.rows);
+        }
+      }
+    }
+  }
+
+  void PackWeights(int64_t col, int64_t cols, int64_t k, int64_t depth, int64_t next, float* panel) {
+    const int64_t size = static_cast<int64_t>(SizeOf(w_.dtype));
+    const auto* data = static_cast<const uint8_t*>(w_.data) + (col * w_.cols + k) * size;
+    PackPanel(data, w_.dtype, w_.cols, cols, depth, next * size, panel);
+  }
+
+  const GemmTask task_;
+  const WeightMatrix& w_;
+  const PackRows& pack_rows_;
+  float* const y_;
+  float* a_;     // [depth blocks][rows][kDepthBlock]
+  float* b_;     // panels
+  float* bias_;  // [task's columns], zeros if there is none
+};
+
+}  // namespace HWY_NAMESPACE
+}  // namespace qwen_image
+HWY_AFTER_NAMESPACE();
+
+#endif

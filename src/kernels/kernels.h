@@ -1,0 +1,102 @@
+// The arithmetic of the models, behind plain signatures: no SIMD type leaves this folder. The instruction set
+// is chosen at run time. Every kernel has a slow twin in reference.h that its test compares it with.
+//
+// All activations are dense row-major floats. The results do not depend on the number of threads of `pool`.
+// Unless said otherwise the output may not overlap the input.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "core/dtype.h"
+#include "core/threads.h"
+
+namespace qwen_image {
+
+// A weight matrix where it lies, usually in a memory-mapped file (so `data` may be unaligned). Not owned.
+struct WeightMatrix {
+  const void* data = nullptr;  // [rows, cols], row-major
+  DType dtype = DType::kF32;   // F32, F16 or BF16
+  int64_t rows = 0;            // outputs
+  int64_t cols = 0;            // inputs
+};
+
+// y = x · wᵀ + bias, in fp32 arithmetic.
+void MatMul(const float* x /*[rows, w.cols]*/, int64_t rows, const WeightMatrix& w,
+            const float* bias /*[w.rows] or null*/, float* y /*[rows, w.rows]*/, ThreadPool& pool);
+
+struct AttentionShape {
+  int64_t queries = 0;
+  int64_t keys = 0;
+  int64_t heads = 0;
+  int64_t kv_heads = 0;  // divides heads; query head h reads kv head h / (heads / kv_heads)
+  int64_t head_dim = 0;
+  int64_t q_stride = 0;   // floats from one query token to the next; heads are contiguous inside a token
+  int64_t kv_stride = 0;  // the same for keys and values
+  bool causal = false;    // query i sees keys 0…i (queries == keys)
+};
+
+// out[i, h] = Σ_j softmax_j(q[i, h] · k[j, h'] / √head_dim) · v[j, h'], without a queries × keys matrix in
+// memory.
+void Attention(const float* q /*[queries, heads, head_dim]*/, const float* k /*[keys, kv_heads, head_dim]*/,
+               const float* v /*[keys, kv_heads, head_dim]*/, const AttentionShape& shape,
+               float* out /*[queries, heads, head_dim], dense*/, ThreadPool& pool);
+
+struct Conv2dShape {
+  int64_t in_channels = 0;
+  int64_t out_channels = 0;
+  int64_t height = 0;  // of the input
+  int64_t width = 0;
+  int64_t kernel = 3;  // square
+  int64_t stride = 1;
+  int64_t pad_before = 0;  // zeros above and to the left
+  int64_t pad_after = 0;   // zeros below and to the right
+  int64_t out_height() const { return (height + pad_before + pad_after - kernel) / stride + 1; }
+  int64_t out_width() const { return (width + pad_before + pad_after - kernel) / stride + 1; }
+};
+
+// Channels-last convolution by implicit matrix product (no im2col of the whole picture).
+void Conv2d(const float* x /*[height, width, in]*/, const Conv2dShape& shape,
+            const float* weight /*[out, kernel, kernel, in]*/, const float* bias /*[out]*/,
+            float* y /*[out_height, out_width, out]*/, ThreadPool& pool);
+
+// Every pixel becomes 2 × 2 equal ones (torch's nearest-exact with factor 2).
+void UpsampleNearest2x(const float* x /*[height, width, channels]*/, int64_t height, int64_t width,
+                       int64_t channels, float* y /*[2·height, 2·width, channels]*/, ThreadPool& pool);
+
+// Row-wise normalisations; y may be x.
+// (x − mean) / √(variance + eps)
+void LayerNorm(const float* x, int64_t rows, int64_t cols, float eps, float* y, ThreadPool& pool);
+// x / √(mean(x²) + eps) · weight
+void RmsNorm(const float* x, int64_t rows, int64_t cols, const float* weight /*[cols]*/, float eps, float* y,
+             ThreadPool& pool);
+// x / max(‖x‖, 1e-12) · √cols · gamma: the VAE's norm over the channels of a pixel
+void ChannelNorm(const float* x, int64_t rows, int64_t cols, const float* gamma /*[cols]*/, float* y,
+                 ThreadPool& pool);
+
+// Element-wise; y may be an input.
+// x · (1 + scale) + shift
+void Modulate(const float* x, int64_t rows, int64_t cols, const float* scale /*[cols]*/,
+              const float* shift /*[cols]*/, float* y, ThreadPool& pool);
+// y += gate · x
+void AddGated(const float* x, int64_t rows, int64_t cols, const float* gate /*[cols]*/,
+              float* y /*[rows, cols]*/, ThreadPool& pool);
+void Add(const float* a, const float* b, int64_t count, float* y, ThreadPool& pool);
+void Silu(const float* x, int64_t count, float* y, ThreadPool& pool);
+// silu(gate) · up
+void SiluMul(const float* gate, const float* up, int64_t count, float* y, ThreadPool& pool);
+// 0.5·x·(1 + tanh(√(2/π)·(x + 0.044715·x³)))
+void GeluTanh(const float* x, int64_t count, float* y, ThreadPool& pool);
+
+// Rotary position embeddings, in place; cos and sin are [tokens, head_dim / 2].
+// Pairs are neighbours (2i, 2i + 1): the transformer's complex numbers.
+void RopeInterleaved(float* x /*[tokens, heads, head_dim]*/, int64_t tokens, int64_t heads, int64_t head_dim,
+                     const float* cos, const float* sin, ThreadPool& pool);
+// Pairs are halves (i, i + head_dim / 2): the text encoder's rotate_half.
+void RopeHalves(float* x /*[tokens, heads, head_dim]*/, int64_t tokens, int64_t heads, int64_t head_dim,
+                const float* cos, const float* sin, ThreadPool& pool);
+
+// The instruction set in use, e.g. "AVX2", for reports.
+std::string InstructionSet();
+
+}  // namespace qwen_image

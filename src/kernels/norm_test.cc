@@ -1,0 +1,104 @@
+#include <limits>
+
+#include "kernels/kernels.h"
+#include "kernels/kernels_testing.h"
+#include "kernels/reference.h"
+
+namespace qwen_image {
+namespace {
+
+using namespace testing;  // NOLINT(google-build-using-namespace): only in this test
+
+const int64_t kSizes[][2] = {{1, 1}, {3, 2}, {5, 5}, {7, 24}, {4, 31}, {9, 96}, {300, 130}, {40, 3072}};
+
+// A normed value is the input times one factor: a handful of roundings, and those of the sums behind the
+// factor, which the 4 · lanes partial sums keep near √(cols / lanes) units.
+double Tolerance(float want, int64_t cols) {
+  return (6 + 2 * std::sqrt(static_cast<double>(cols))) * kUnit * (std::abs(want) + 0.1);
+}
+
+TEST(LayerNorm, MatchesReference) {
+  ForEachTarget([] {
+    for (const auto& [rows, cols] : kSizes) {
+      const std::vector<float> x = Random(rows * cols, 1, 3.0f);
+      std::vector<float> got(x.size()), want(x.size());
+      LayerNorm(x.data(), rows, cols, 1e-6f, got.data(), FourThreads());
+      reference::LayerNorm(x.data(), rows, cols, 1e-6f, want.data());
+      ExpectNear(got, want, [&, c = cols](int64_t i) { return Tolerance(want[i], c); });
+    }
+  });
+}
+
+// The residual stream of the last blocks: a few channels reach ± 4.5e7, and means that dwarf the deviations.
+TEST(LayerNorm, KeepsItsAccuracyAtHugeValuesAndOffsets) {
+  const int64_t rows = 8, cols = 3072;
+  ForEachTarget([&] {
+    for (float offset : {0.0f, 100.0f, 1e4f, 5e7f}) {
+      std::vector<float> x = Random(rows * cols, 2, 10.0f);
+      for (float& v : x) v += offset;
+      for (int64_t r = 0; r < rows / 2; ++r) x[r * cols + 77 * r] = 4.5e7f;
+      std::vector<float> got(x.size()), want(x.size());
+      LayerNorm(x.data(), rows, cols, 1e-6f, got.data(), FourThreads());
+      reference::LayerNorm(x.data(), rows, cols, 1e-6f, want.data());
+      EXPECT_LE(Nmse(got, want), 1e-12) << "offset " << offset;
+    }
+  });
+}
+
+TEST(RmsNorm, MatchesReference) {
+  ForEachTarget([] {
+    for (const auto& [rows, cols] : kSizes) {
+      const std::vector<float> x = Random(rows * cols, 3, 100.0f);
+      const std::vector<float> weight = Random(cols, 4);
+      std::vector<float> got(x.size()), want(x.size());
+      RmsNorm(x.data(), rows, cols, weight.data(), 1e-6f, got.data(), FourThreads());
+      reference::RmsNorm(x.data(), rows, cols, weight.data(), 1e-6f, want.data());
+      ExpectNear(got, want, [&, c = cols](int64_t i) { return Tolerance(want[i], c); });
+      EXPECT_LE(Nmse(got, want), 1e-12);
+    }
+  });
+}
+
+TEST(ChannelNorm, MatchesReference) {
+  ForEachTarget([] {
+    for (const auto& [rows, cols] : kSizes) {
+      std::vector<float> x = Random(rows * cols, 5);
+      const std::vector<float> gamma = Random(cols, 6);
+      std::fill_n(x.begin(), cols, 0.0f);  // a black pixel has no length to divide by
+      std::vector<float> got(x.size()), want(x.size());
+      ChannelNorm(x.data(), rows, cols, gamma.data(), got.data(), FourThreads());
+      reference::ChannelNorm(x.data(), rows, cols, gamma.data(), want.data());
+      ExpectNear(got, want, [&, c = cols](int64_t i) { return Tolerance(want[i], c); });
+    }
+  });
+}
+
+// Every norm once: in place, on one thread and on four, and with a NaN that must stay in its row.
+TEST(Norms, WorkInPlaceOnAnyThreadsAndKeepNotANumberInItsRow) {
+  const int64_t rows = 300, cols = 131;
+  std::vector<float> x = Random(rows * cols, 7);
+  x[33 * cols + 130] = std::numeric_limits<float>::quiet_NaN();
+  const std::vector<float> weight = Random(cols, 8);
+  using Norm = void (*)(const std::vector<float>& x, const float* weight, float* y, ThreadPool& pool);
+  const Norm norms[] = {[](const std::vector<float>& x, const float*, float* y, ThreadPool& pool) {
+                          LayerNorm(x.data(), rows, cols, 1e-6f, y, pool);
+                        },
+                        [](const std::vector<float>& x, const float* weight, float* y, ThreadPool& pool) {
+                          RmsNorm(x.data(), rows, cols, weight, 1e-6f, y, pool);
+                        },
+                        [](const std::vector<float>& x, const float* weight, float* y, ThreadPool& pool) {
+                          ChannelNorm(x.data(), rows, cols, weight, y, pool);
+                        }};
+  ForEachTarget([&] {
+    for (const Norm& norm : norms) {
+      std::vector<float> one(x.size()), in_place = x;
+      norm(x, weight.data(), one.data(), OneThread());
+      norm(in_place, weight.data(), in_place.data(), FourThreads());
+      ExpectSame(one, in_place);
+      for (size_t i = 0; i < x.size(); ++i) ASSERT_EQ(std::isnan(one[i]), i / cols == 33) << i;
+    }
+  });
+}
+
+}  // namespace
+}  // namespace qwen_image

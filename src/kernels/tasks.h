@@ -1,0 +1,24 @@
+// How kernels cut their work into tasks: by the problem's size only, never by the number of threads.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+
+#include "core/threads.h"
+
+namespace qwen_image {
+
+inline int64_t CeilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
+inline int64_t RoundUp(int64_t a, int64_t b) { return CeilDiv(a, b) * b; }
+
+// Calls task(begin, end) for consecutive pieces of [0, count). A piece covers about 64 KB at
+// `bytes_per_item`, which outweighs the cost of handing it to another thread; what is smaller runs on the
+// calling thread.
+void ForPieces(int64_t count, int64_t bytes_per_item, ThreadPool& pool,
+               const std::function<void(int64_t begin, int64_t end)>& task);
+
+// The calling thread's scratch memory, 64-byte aligned, not initialised. It stays valid until the next call
+// on the same thread, and is kept for the thread's life: tasks need a few hundred KB, again and again.
+float* ThreadScratch(int64_t floats);
+
+}  // namespace qwen_image

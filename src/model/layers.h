@@ -1,0 +1,49 @@
+// The layers that all components share.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "core/cancel.h"
+#include "core/tensor.h"
+#include "kernels/kernels.h"
+#include "weights/weight_store.h"
+
+namespace qwen_image {
+
+// What a stage needs to compute: threads, whether to stop, and whom to tell how far it is.
+struct Compute {
+  ThreadPool& pool;
+  const CancelFlag& cancel;
+  std::function<void(double fraction)> on_progress = {};
+
+  // To be called before each of a stage's `total` parts.
+  void Continue(size_t part, size_t total) const {
+    cancel.ThrowIfCancelled();
+    if (on_progress) on_progress(static_cast<double>(part) / static_cast<double>(total));
+  }
+};
+
+// torch.nn.Linear
+struct Linear {
+  WeightMatrix weight;      // [out, in]
+  std::vector<float> bias;  // [out], or empty
+
+  // x [.., in] → y [.., out]; `rows` is the product of the leading dimensions.
+  void operator()(const float* x, int64_t rows, float* y, ThreadPool& pool) const {
+    MatMul(x, rows, weight, bias.empty() ? nullptr : bias.data(), y, pool);
+  }
+};
+
+enum class Bias { kYes, kNo };
+
+inline Linear BindLinear(WeightBinder& binder, const std::string& name, int64_t out, int64_t in,
+                         Bias bias = Bias::kYes) {
+  Linear linear;
+  linear.weight = binder.Matrix(name + ".weight", {out, in});
+  if (bias == Bias::kYes) linear.bias = binder.Floats(name + ".bias", {out});
+  return linear;
+}
+
+}  // namespace qwen_image

@@ -1,0 +1,39 @@
+// FlowMatchEulerDiscreteScheduler: the noise levels of a run and the Euler step between two of them.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <vector>
+
+#include "core/tensor.h"
+
+namespace qwen_image {
+
+struct SchedulerConfig {
+  int64_t num_train_timesteps = 1000;
+  double shift = 1.0;
+  bool use_dynamic_shifting = false;
+  double base_shift = 0.5;
+  double max_shift = 1.15;
+  int64_t base_image_seq_len = 256;
+  int64_t max_image_seq_len = 4096;
+  std::optional<double> shift_terminal;
+  enum class TimeShift { kExponential, kLinear } time_shift_type = TimeShift::kExponential;
+};
+
+SchedulerConfig ReadSchedulerConfig(const std::filesystem::path& folder);
+
+struct Schedule {
+  std::vector<float> sigmas;     // [steps + 1], from 1 down to 0
+  std::vector<float> timesteps;  // [steps], sigma × num_train_timesteps
+};
+
+// The schedule for a picture of `image_tokens` tokens. One step is [1, 0] (diffusers divides zero by zero
+// there).
+Schedule MakeSchedule(const SchedulerConfig& config, int64_t steps, int64_t image_tokens);
+
+// latents += (sigmas[step + 1] − sigmas[step]) · velocity
+void EulerStep(const Schedule& schedule, int64_t step, const Tensor& velocity, Tensor& latents);
+
+}  // namespace qwen_image

@@ -1,0 +1,217 @@
+#include "model/text_encoder.h"
+
+#include <cmath>
+#include <cstddef>
+
+#include "core/fail.h"
+#include "weights/config_reader.h"
+
+namespace qwen_image {
+namespace {
+
+// Only plain rotary embeddings: with text alone the three axes of M-RoPE carry the same position, so that
+// mrope_section, which splits the frequencies between the axes, changes nothing.
+double ReadRopeTheta(const ConfigReader& config) {
+  const char* key = config.Has("rope_parameters") ? "rope_parameters" : "rope_scaling";
+  if (!config.Has(key)) return config.Number("rope_theta", 1e6);
+  const ConfigReader rope = config.Object(key);
+  const std::string type = rope.String("rope_type", rope.String("type", "default"));
+  if (type != "default" && type != "mrope") {
+    Fail(ErrorKind::kBadInput, "{}: rope type \"{}\" is not supported (expected default or mrope)",
+         config.where(), type);
+  }
+  return rope.Number("rope_theta", config.Number("rope_theta", 1e6));
+}
+
+}  // namespace
+
+TextEncoderConfig ReadTextEncoderConfig(const std::filesystem::path& folder) {
+  const std::filesystem::path path = folder / "config.json";
+  const Json json = ReadJsonFile(path);
+  const ConfigReader top(json, path.string());
+  const ConfigReader config = top.Has("text_config") ? top.Object("text_config") : top;
+
+  TextEncoderConfig c;
+  c.vocab_size = config.Int("vocab_size", 1, 1 << 24);
+  c.hidden_size = config.Int("hidden_size", 1, 1 << 20);
+  c.intermediate_size = config.Int("intermediate_size", 1, 1 << 20);
+  c.num_hidden_layers = config.Int("num_hidden_layers", 1, 4096);
+  c.num_attention_heads = config.Int("num_attention_heads", 1, 4096);
+  c.num_key_value_heads = config.Int("num_key_value_heads", 1, 4096, c.num_attention_heads);
+  c.rms_norm_eps = config.Number("rms_norm_eps", 1e-6);
+  c.rope_theta = ReadRopeTheta(config);
+  if (c.hidden_size % c.num_attention_heads != 0 || c.head_dim() % 2 != 0 ||
+      c.num_attention_heads % c.num_key_value_heads != 0) {
+    Fail(ErrorKind::kBadInput,
+         "{}: hidden_size {} does not split into {} heads of even width with {} key/value heads",
+         config.where(), c.hidden_size, c.num_attention_heads, c.num_key_value_heads);
+  }
+  if (const std::string act = config.String("hidden_act", "silu"); act != "silu") {
+    Fail(ErrorKind::kBadInput, "{}: hidden_act \"{}\" is not supported (expected silu)", config.where(), act);
+  }
+  if (config.Bool("use_sliding_window", false)) {
+    Fail(ErrorKind::kBadInput, "{}: sliding-window attention is not supported", config.where());
+  }
+  return c;
+}
+
+TextEncoder::TextEncoder(const std::filesystem::path& folder)
+    : config_(ReadTextEncoderConfig(folder)), store_(WeightStore::OpenFolder(folder)) {
+  // Older folders keep the language model's keys at `model.`, newer ones at `model.language_model.`.
+  if (!store_.tensors().contains("model.language_model.embed_tokens.weight")) {
+    store_.RenameKeys({{"model.layers.", "model.language_model.layers."},
+                       {"model.embed_tokens.", "model.language_model.embed_tokens."},
+                       {"model.norm.", "model.language_model.norm."},
+                       {"visual.", "model.visual."}});
+  }
+  Bind();
+}
+
+void TextEncoder::Bind() {
+  const int64_t hidden = config_.hidden_size;
+  const int64_t q_width = config_.num_attention_heads * config_.head_dim();
+  const int64_t kv_width = config_.num_key_value_heads * config_.head_dim();
+  const int64_t intermediate = config_.intermediate_size;
+
+  WeightBinder binder(store_);
+  embed_tokens_ = binder.Matrix("model.language_model.embed_tokens.weight", {config_.vocab_size, hidden});
+  for (int64_t i = 0; i < config_.num_hidden_layers; ++i) {
+    const std::string layer = fmt::format("model.language_model.layers.{}.", i);
+    layers_.push_back({
+        .input_layernorm = binder.Floats(layer + "input_layernorm.weight", {hidden}),
+        .self_attn = {.q_proj = BindLinear(binder, layer + "self_attn.q_proj", q_width, hidden),
+                      .k_proj = BindLinear(binder, layer + "self_attn.k_proj", kv_width, hidden),
+                      .v_proj = BindLinear(binder, layer + "self_attn.v_proj", kv_width, hidden),
+                      .o_proj = BindLinear(binder, layer + "self_attn.o_proj", hidden, q_width, Bias::kNo)},
+        .post_attention_layernorm = binder.Floats(layer + "post_attention_layernorm.weight", {hidden}),
+        .mlp = {.gate_proj = BindLinear(binder, layer + "mlp.gate_proj", intermediate, hidden, Bias::kNo),
+                .up_proj = BindLinear(binder, layer + "mlp.up_proj", intermediate, hidden, Bias::kNo),
+                .down_proj = BindLinear(binder, layer + "mlp.down_proj", hidden, intermediate, Bias::kNo)},
+    });
+  }
+  norm_ = binder.Floats("model.language_model.norm.weight", {hidden});
+  binder.AllowUnused("model.visual.*");
+  binder.AllowUnused("lm_head.*");
+  binder.Finish();
+}
+
+TextEncoder::Rope TextEncoder::MakeRope(int64_t tokens) const {
+  const int64_t half = config_.head_dim() / 2;
+  Rope rope{Tensor({tokens, half}), Tensor({tokens, half})};
+  for (int64_t i = 0; i < half; ++i) {
+    const float exponent = static_cast<float>(2 * i) / static_cast<float>(config_.head_dim());
+    const float inv_freq = 1.0f / std::pow(static_cast<float>(config_.rope_theta), exponent);
+    for (int64_t t = 0; t < tokens; ++t) {
+      const float angle = static_cast<float>(t) * inv_freq;
+      rope.cos.row(t)[i] = std::cos(angle);
+      rope.sin.row(t)[i] = std::sin(angle);
+    }
+  }
+  return rope;
+}
+
+Tensor TextEncoder::EmbedTokens(const std::vector<int64_t>& input_ids) const {
+  const int64_t hidden = config_.hidden_size;
+  Tensor x({1, static_cast<int64_t>(input_ids.size()), hidden});
+  const auto* table = static_cast<const std::byte*>(embed_tokens_.data);
+  const size_t row_bytes = static_cast<size_t>(hidden) * SizeOf(embed_tokens_.dtype);
+  for (size_t t = 0; t < input_ids.size(); ++t) {
+    const int64_t id = input_ids[t];
+    if (id < 0 || id >= config_.vocab_size) {
+      Fail(ErrorKind::kBadInput,
+           "{}: the tokenizer gave token {}, but the text encoder knows only {} tokens; tokenizer and "
+           "text encoder do not belong together",
+           store_.folder().string(), id, config_.vocab_size);
+    }
+    ConvertToFloat(table + static_cast<size_t>(id) * row_bytes, embed_tokens_.dtype, hidden,
+                   x.row(static_cast<int64_t>(t)));
+  }
+  return x;
+}
+
+void TextEncoder::RunSelfAttention(const SelfAttention& w, const Tensor& x, const Rope& rope, Tensor& out,
+                                   ThreadPool& pool, const Tap& tap) const {
+  const int64_t tokens = x.dim(1);
+  const int64_t heads = config_.num_attention_heads, kv_heads = config_.num_key_value_heads;
+  const int64_t head_dim = config_.head_dim();
+  Tensor q({1, tokens, heads * head_dim}), k({1, tokens, kv_heads * head_dim}),
+      v({1, tokens, kv_heads * head_dim});
+
+  w.q_proj(x.data(), tokens, q.data(), pool);
+  tap("q_proj", q);
+  w.k_proj(x.data(), tokens, k.data(), pool);
+  tap("k_proj", k);
+  w.v_proj(x.data(), tokens, v.data(), pool);
+  tap("v_proj", v);
+
+  RopeHalves(q.data(), tokens, heads, head_dim, rope.cos.data(), rope.sin.data(), pool);
+  RopeHalves(k.data(), tokens, kv_heads, head_dim, rope.cos.data(), rope.sin.data(), pool);
+
+  Tensor attended({1, tokens, heads * head_dim});
+  Attention(q.data(), k.data(), v.data(),
+            {.queries = tokens,
+             .keys = tokens,
+             .heads = heads,
+             .kv_heads = kv_heads,
+             .head_dim = head_dim,
+             .q_stride = heads * head_dim,
+             .kv_stride = kv_heads * head_dim,
+             .causal = true},
+            attended.data(), pool);
+
+  w.o_proj(attended.data(), tokens, out.data(), pool);
+  tap("o_proj", out);
+}
+
+void TextEncoder::RunMlp(const Mlp& w, const Tensor& x, Tensor& out, ThreadPool& pool, const Tap& tap) const {
+  const int64_t tokens = x.dim(1);
+  Tensor gate({1, tokens, config_.intermediate_size}), up({1, tokens, config_.intermediate_size});
+  w.gate_proj(x.data(), tokens, gate.data(), pool);
+  tap("gate_proj", gate);
+  w.up_proj(x.data(), tokens, up.data(), pool);
+  tap("up_proj", up);
+  SiluMul(gate.data(), up.data(), gate.size(), gate.data(), pool);
+  w.down_proj(gate.data(), tokens, out.data(), pool);
+  tap("down_proj", out);
+}
+
+void TextEncoder::RunLayer(const Layer& w, Tensor& hidden_states, const Rope& rope, ThreadPool& pool,
+                           const Tap& tap) const {
+  const int64_t tokens = hidden_states.dim(1), hidden = config_.hidden_size;
+  const float eps = static_cast<float>(config_.rms_norm_eps);
+  Tensor normed(hidden_states.shape()), out(hidden_states.shape());
+
+  RmsNorm(hidden_states.data(), tokens, hidden, w.input_layernorm.data(), eps, normed.data(), pool);
+  tap("input_layernorm", normed);
+  RunSelfAttention(w.self_attn, normed, rope, out, pool, tap.Under("self_attn."));
+  tap("self_attn", out);
+  Add(hidden_states.data(), out.data(), out.size(), hidden_states.data(), pool);
+
+  RmsNorm(hidden_states.data(), tokens, hidden, w.post_attention_layernorm.data(), eps, normed.data(), pool);
+  tap("post_attention_layernorm", normed);
+  RunMlp(w.mlp, normed, out, pool, tap.Under("mlp."));
+  tap("mlp", out);
+  Add(hidden_states.data(), out.data(), out.size(), hidden_states.data(), pool);
+}
+
+Tensor TextEncoder::Encode(const std::vector<int64_t>& input_ids, const Compute& compute,
+                           const Tap& tap) const {
+  const Tap model = tap.Under("model.language_model.");
+  Tensor hidden_states = EmbedTokens(input_ids);
+  model("embed_tokens", hidden_states);
+
+  const Rope rope = MakeRope(hidden_states.dim(1));
+  for (size_t i = 0; i < layers_.size(); ++i) {
+    compute.Continue(i, layers_.size());
+    RunLayer(layers_[i], hidden_states, rope, compute.pool,
+             model.Under("layers.", static_cast<int64_t>(i), "."));
+    model.Under("layers.", static_cast<int64_t>(i), "")("", hidden_states);
+  }
+
+  RmsNorm(hidden_states.data(), hidden_states.dim(1), config_.hidden_size, norm_.data(),
+          static_cast<float>(config_.rms_norm_eps), hidden_states.data(), compute.pool);
+  model("norm", hidden_states);
+  return hidden_states;
+}
+
+}  // namespace qwen_image

@@ -1,0 +1,75 @@
+// The text encoder: the language model of Qwen2.5-VL, of which the pipeline takes the hidden states after the
+// final norm. Names are transformers' module names.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <vector>
+
+#include "core/checkpoint.h"
+#include "core/tensor.h"
+#include "model/layers.h"
+#include "weights/weight_store.h"
+
+namespace qwen_image {
+
+struct TextEncoderConfig {
+  int64_t vocab_size = 0;
+  int64_t hidden_size = 0;
+  int64_t intermediate_size = 0;
+  int64_t num_hidden_layers = 0;
+  int64_t num_attention_heads = 0;
+  int64_t num_key_value_heads = 0;
+  double rms_norm_eps = 1e-6;
+  double rope_theta = 1e6;
+
+  int64_t head_dim() const { return hidden_size / num_attention_heads; }
+};
+
+// Reads config.json in both of its shapes: flat, or with a nested text_config.
+TextEncoderConfig ReadTextEncoderConfig(const std::filesystem::path& folder);
+
+class TextEncoder {
+ public:
+  explicit TextEncoder(const std::filesystem::path& folder);
+
+  const TextEncoderConfig& config() const { return config_; }
+  const WeightStore& store() const { return store_; }
+
+  // Hidden states after the final norm, [1, tokens, hidden_size].
+  Tensor Encode(const std::vector<int64_t>& input_ids, const Compute& compute, const Tap& tap = {}) const;
+
+ private:
+  struct SelfAttention {
+    Linear q_proj, k_proj, v_proj, o_proj;
+  };
+  struct Mlp {
+    Linear gate_proj, up_proj, down_proj;
+  };
+  struct Layer {
+    std::vector<float> input_layernorm;
+    SelfAttention self_attn;
+    std::vector<float> post_attention_layernorm;
+    Mlp mlp;
+  };
+  struct Rope {
+    Tensor cos, sin;  // [tokens, head_dim / 2]
+  };
+
+  void Bind();
+  Rope MakeRope(int64_t tokens) const;
+  Tensor EmbedTokens(const std::vector<int64_t>& input_ids) const;
+  void RunSelfAttention(const SelfAttention& w, const Tensor& x, const Rope& rope, Tensor& out,
+                        ThreadPool& pool, const Tap& tap) const;
+  void RunMlp(const Mlp& w, const Tensor& x, Tensor& out, ThreadPool& pool, const Tap& tap) const;
+  void RunLayer(const Layer& w, Tensor& hidden_states, const Rope& rope, ThreadPool& pool,
+                const Tap& tap) const;
+
+  TextEncoderConfig config_;
+  WeightStore store_;
+  WeightMatrix embed_tokens_;  // [vocab_size, hidden_size]
+  std::vector<Layer> layers_;
+  std::vector<float> norm_;
+};
+
+}  // namespace qwen_image

@@ -1,0 +1,32 @@
+// The files of a tokenizer folder, read and checked. Anything that the engine would tokenize differently from
+// what the file asks for is an error here, never a different id later.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+namespace qwen_image {
+
+struct AddedToken {
+  std::string content;
+  uint32_t id = 0;
+  bool normalized = false;  // searched in the text after NFC, not before
+};
+
+struct TokenizerFiles {
+  std::string where;                                        // the file that holds the vocabulary
+  std::unordered_map<std::string, uint32_t> vocabulary;     // in the byte-level alphabet: "Ġthe" is " the"
+  std::vector<std::pair<std::string, std::string>> merges;  // best rank first
+  std::vector<AddedToken> added;                            // control tokens and the like, by id
+};
+
+// Reads tokenizer.json, or vocab.json + merges.txt, and tokenizer_config.json, added_tokens.json and
+// special_tokens_map.json where they are there, in the order of transformers' from_pretrained().
+// Throws Error kBadInput.
+TokenizerFiles ReadTokenizerFiles(const std::filesystem::path& folder);
+
+}  // namespace qwen_image

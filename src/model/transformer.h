@@ -1,0 +1,101 @@
+// The diffusion transformer (QwenImageTransformer2DModel): double-stream blocks in which the text's and the
+// picture's tokens keep weights of their own and attend to each other. Names are diffusers' module names.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "core/checkpoint.h"
+#include "core/tensor.h"
+#include "model/layers.h"
+#include "weights/weight_store.h"
+
+namespace qwen_image {
+
+struct TransformerConfig {
+  int64_t num_layers = 60;
+  int64_t num_attention_heads = 24;
+  int64_t attention_head_dim = 128;
+  int64_t in_channels = 64;
+  int64_t out_channels = 16;
+  int64_t patch_size = 2;
+  int64_t joint_attention_dim = 3584;
+  std::array<int64_t, 3> axes_dims_rope = {16, 56, 56};  // frame, height, width
+
+  int64_t inner_dim() const { return num_attention_heads * attention_head_dim; }
+};
+
+TransformerConfig ReadTransformerConfig(const std::filesystem::path& folder);
+
+// The picture's size in tokens (a token is a patch of 2 × 2 latents, 16 × 16 pixels).
+struct TokenGrid {
+  int64_t height = 0;
+  int64_t width = 0;
+};
+
+class Transformer {
+ public:
+  explicit Transformer(const std::filesystem::path& folder);
+
+  const TransformerConfig& config() const { return config_; }
+  const WeightStore& store() const { return store_; }
+
+  // The velocity [1, grid.height · grid.width, patch² · out_channels] at `timestep`, which runs from 1
+  // (noise) to 0.
+  Tensor PredictVelocity(const Tensor& latents /*[1, image tokens, in_channels]*/,
+                         const Tensor& prompt_embeds /*[1, text tokens, joint_attention_dim]*/,
+                         float timestep, TokenGrid grid, const Compute& compute, const Tap& tap = {}) const;
+
+ private:
+  struct Mlp {
+    Linear proj;  // net.0.proj, followed by gelu
+    Linear out;   // net.2
+  };
+  struct StreamNames;  // what the text's and the picture's weights and checkpoints are called
+  // One stream (text or picture) of a block.
+  struct Stream {
+    const StreamNames* names = nullptr;
+    Linear mod;  // temb → [shift, scale, gate] for the attention, then for the MLP
+    Linear to_q, to_k, to_v, to_out;
+    std::vector<float> norm_q, norm_k;  // [head_dim]
+    Mlp mlp;
+  };
+  struct Block {
+    Stream img, txt;
+  };
+  struct RopeTable {
+    Tensor cos, sin;  // [text + image tokens, head_dim / 2]
+  };
+  // A stream's share of the joint sequence [text, image].
+  struct Span {
+    int64_t begin = 0;
+    int64_t count = 0;
+  };
+  struct Scratch;
+
+  void Bind();
+  Stream BindStream(WeightBinder& binder, const std::string& block, const StreamNames& names) const;
+  RopeTable MakeRope(int64_t text_tokens, TokenGrid grid) const;
+  Tensor EmbedTimestep(float timestep, ThreadPool& pool, const Tap& tap) const;
+  void ProjectQkv(const Stream& w, const Tensor& hidden_states, const float* mod, Span span,
+                  const RopeTable& rope, Scratch& s, ThreadPool& pool, const Tap& tap) const;
+  void FinishAttention(const Stream& w, Tensor& hidden_states, const float* mod, Span span, Scratch& s,
+                       ThreadPool& pool, const Tap& tap) const;
+  void RunMlp(const Stream& w, Tensor& hidden_states, const float* mod, Scratch& s, ThreadPool& pool,
+              const Tap& tap) const;
+  void RunBlock(const Block& w, Tensor& img, Tensor& txt, const Tensor& silu_temb, const RopeTable& rope,
+                Scratch& s, ThreadPool& pool, const Tap& tap) const;
+
+  TransformerConfig config_;
+  WeightStore store_;
+  Linear img_in_, txt_in_;
+  std::vector<float> txt_norm_;
+  Linear time_linear_1_, time_linear_2_;  // time_text_embed.timestep_embedder
+  std::vector<Block> transformer_blocks_;
+  Linear norm_out_linear_, proj_out_;
+};
+
+}  // namespace qwen_image

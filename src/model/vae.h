@@ -1,0 +1,117 @@
+// The VAE (AutoencoderKLQwenImage) for single pictures.
+//
+// It is a video model: its convolutions are causal in time, two zero frames stand before the first one. A
+// single frame therefore meets only the last temporal slice of every 3 × 3 × 3 kernel, and no time_conv ever
+// runs. So the pass here is two-dimensional, and activations are channels-last ([height, width, channels]).
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "core/checkpoint.h"
+#include "core/tensor.h"
+#include "model/layers.h"
+#include "weights/weight_store.h"
+
+namespace qwen_image {
+
+struct VaeConfig {
+  int64_t base_dim = 96;
+  int64_t z_dim = 16;
+  int64_t input_channels = 3;
+  std::vector<int64_t> dim_mult = {1, 2, 4, 4};
+  int64_t num_res_blocks = 2;
+  std::vector<double> attn_scales;
+  std::vector<double> latents_mean, latents_std;  // [z_dim]
+
+  int64_t scale_factor() const { return int64_t{1} << (dim_mult.size() - 1); }  // pixels per latent
+};
+
+VaeConfig ReadVaeConfig(const std::filesystem::path& folder);
+
+// Tiles overlap by min_size − stride pixels and are blended there.
+struct VaeTiling {
+  int64_t min_size = 256;  // side of a tile in pixels
+  int64_t stride = 192;
+};
+
+class Vae {
+ public:
+  explicit Vae(const std::filesystem::path& folder);
+
+  const VaeConfig& config() const { return config_; }
+  const WeightStore& store() const { return store_; }
+
+  // Latents [1, z_dim, 1, h, w] (already × std + mean) → picture [1, 3, 8h, 8w] in [−1, 1].
+  Tensor Decode(const Tensor& latents, const Compute& compute, const Tap& tap = {}) const;
+  // The same tile by tile: little memory for large pictures. Not clamped, as in diffusers.
+  Tensor DecodeTiled(const Tensor& latents, const VaeTiling& tiling, const Compute& compute) const;
+
+  // Picture [1, 3, h, w] in [−1, 1] → the posterior's moments [1, 2 · z_dim, 1, h / 8, w / 8]: means, then
+  // log-variances.
+  Tensor Encode(const Tensor& image, const Compute& compute, const Tap& tap = {}) const;
+  Tensor EncodeTiled(const Tensor& image, const VaeTiling& tiling, const Compute& compute) const;
+
+ private:
+  struct Conv {
+    int64_t in = 0, out = 0, kernel = 0;
+    std::vector<float> weight;  // [out, kernel, kernel, in]
+    std::vector<float> bias;    // [out]
+  };
+  struct ResidualBlock {
+    std::vector<float> norm1, norm2;  // gamma, [channels]
+    Conv conv1, conv2;
+    std::optional<Conv> conv_shortcut;  // when the width changes
+  };
+  struct AttentionBlock {
+    std::vector<float> norm;
+    Conv to_qkv, proj;
+  };
+  struct Downsample {
+    Conv conv;  // resample.1
+  };
+  struct Upsample {
+    Conv conv;  // resample.1
+  };
+  struct MidBlock {
+    ResidualBlock resnet0;
+    AttentionBlock attention;
+    ResidualBlock resnet1;
+  };
+  struct UpBlock {
+    std::vector<ResidualBlock> resnets;
+    std::optional<Upsample> upsampler;
+  };
+  struct Encoder {
+    Conv conv_in;
+    std::vector<std::variant<ResidualBlock, AttentionBlock, Downsample>> down_blocks;
+    MidBlock mid_block;
+    std::vector<float> norm_out;
+    Conv conv_out;
+  };
+  struct Decoder {
+    Conv conv_in;
+    MidBlock mid_block;
+    std::vector<UpBlock> up_blocks;
+    std::vector<float> norm_out;
+    Conv conv_out;
+  };
+  // Without clamping: the whole picture, or one tile of it.
+  Tensor DecodeTile(const Tensor& latents, const Compute& compute, const Tap& tap) const;
+  Tensor EncodeTile(const Tensor& image, const Compute& compute, const Tap& tap) const;
+
+  friend class VaeBinder;  // vae_weights.cc
+  friend class VaePass;    // vae.cc
+
+  VaeConfig config_;
+  WeightStore store_;
+  Encoder encoder_;
+  Conv quant_conv_, post_quant_conv_;
+  Decoder decoder_;
+};
+
+}  // namespace qwen_image

@@ -1,0 +1,173 @@
+// The VAE's config and its table of weights.
+#include <algorithm>
+
+#include "core/fail.h"
+#include "model/vae.h"
+#include "weights/config_reader.h"
+
+namespace qwen_image {
+
+VaeConfig ReadVaeConfig(const std::filesystem::path& folder) {
+  const std::filesystem::path path = folder / "config.json";
+  const Json json = ReadJsonFile(path);
+  const ConfigReader config(json, path.string());
+
+  VaeConfig c;
+  c.base_dim = config.Int("base_dim", 1, 1 << 16, c.base_dim);
+  c.z_dim = config.Int("z_dim", 1, 4096, c.z_dim);
+  c.input_channels = config.Int("input_channels", 1, 64, c.input_channels);
+  if (config.Has("dim_mult")) c.dim_mult = config.Ints("dim_mult", 1, 64);
+  c.num_res_blocks = config.Int("num_res_blocks", 1, 64, c.num_res_blocks);
+  if (config.Has("attn_scales")) c.attn_scales = config.Numbers("attn_scales");
+  c.latents_mean = config.Numbers("latents_mean");
+  c.latents_std = config.Numbers("latents_std");
+
+  const auto size = static_cast<size_t>(c.z_dim);
+  if (c.latents_mean.size() != size || c.latents_std.size() != size) {
+    Fail(ErrorKind::kBadInput, "{}: latents_mean and latents_std hold {} and {} values, expected z_dim = {}",
+         config.where(), c.latents_mean.size(), c.latents_std.size(), c.z_dim);
+  }
+  if (std::any_of(c.latents_std.begin(), c.latents_std.end(), [](double s) { return s <= 0; })) {
+    Fail(ErrorKind::kBadInput, "{}: latents_std holds a value that is not positive", config.where());
+  }
+  if (c.dim_mult.size() != 4) {
+    Fail(ErrorKind::kBadInput, "{}: dim_mult has {} levels; Qwen-Image's VAE has 4 (8 pixels per latent)",
+         config.where(), c.dim_mult.size());
+  }
+  if (c.input_channels != 3) {
+    Fail(ErrorKind::kBadInput,
+         "{}: the VAE has {} picture channels; only RGB is supported (4 belong to Qwen-Image-Layered, "
+         "which is not supported yet)",
+         config.where(), c.input_channels);
+  }
+  return c;
+}
+
+// Takes the VAE's weights out of the store; each method is the table of one module.
+class VaeBinder {
+ public:
+  VaeBinder(const VaeConfig& config, const WeightStore& store) : config_(config), binder_(store) {}
+
+  // A causal 3-D convolution: of its temporal slices only the last one sees the single frame.
+  Vae::Conv CausalConv(const std::string& name, int64_t out, int64_t in, int64_t kernel) {
+    return BindConv(name, {out, in, kernel, kernel, kernel}, kernel);
+  }
+  Vae::Conv PlaneConv(const std::string& name, int64_t out, int64_t in, int64_t kernel) {
+    return BindConv(name, {out, in, kernel, kernel}, 1);
+  }
+  std::vector<float> Gamma(const std::string& name, int64_t channels) {
+    return binder_.Floats(name + ".gamma", {channels, 1, 1, 1});
+  }
+
+  Vae::ResidualBlock ResidualBlock(const std::string& name, int64_t in, int64_t out) {
+    Vae::ResidualBlock block{.norm1 = Gamma(name + ".norm1", in),
+                             .norm2 = Gamma(name + ".norm2", out),
+                             .conv1 = CausalConv(name + ".conv1", out, in, 3),
+                             .conv2 = CausalConv(name + ".conv2", out, out, 3),
+                             .conv_shortcut = {}};
+    if (in != out) block.conv_shortcut = CausalConv(name + ".conv_shortcut", out, in, 1);
+    return block;
+  }
+
+  Vae::AttentionBlock AttentionBlock(const std::string& name, int64_t channels) {
+    return {.norm = binder_.Floats(name + ".norm.gamma", {channels, 1, 1}),
+            .to_qkv = PlaneConv(name + ".to_qkv", 3 * channels, channels, 1),
+            .proj = PlaneConv(name + ".proj", channels, channels, 1)};
+  }
+
+  Vae::MidBlock MidBlock(const std::string& name, int64_t channels) {
+    return {.resnet0 = ResidualBlock(name + ".resnets.0", channels, channels),
+            .attention = AttentionBlock(name + ".attentions.0", channels),
+            .resnet1 = ResidualBlock(name + ".resnets.1", channels, channels)};
+  }
+
+  Vae::Encoder Encoder() {
+    const std::vector<int64_t>& mult = config_.dim_mult;
+    Vae::Encoder encoder;
+    encoder.conv_in = CausalConv("encoder.conv_in", config_.base_dim, config_.input_channels, 3);
+    int64_t width = config_.base_dim, index = 0;
+    double scale = 1.0;
+    const auto next_name = [&] { return fmt::format("encoder.down_blocks.{}", index++); };
+    for (size_t level = 0; level < mult.size(); ++level) {
+      const int64_t out = config_.base_dim * mult[level];
+      const bool attention = std::count(config_.attn_scales.begin(), config_.attn_scales.end(), scale) > 0;
+      for (int64_t i = 0; i < config_.num_res_blocks; ++i) {
+        encoder.down_blocks.emplace_back(ResidualBlock(next_name(), width, out));
+        if (attention) encoder.down_blocks.emplace_back(AttentionBlock(next_name(), out));
+        width = out;
+      }
+      if (level + 1 == mult.size()) break;
+      encoder.down_blocks.emplace_back(
+          Vae::Downsample{PlaneConv(next_name() + ".resample.1", width, width, 3)});
+      scale /= 2.0;
+    }
+    encoder.mid_block = MidBlock("encoder.mid_block", width);
+    encoder.norm_out = Gamma("encoder.norm_out", width);
+    encoder.conv_out = CausalConv("encoder.conv_out", 2 * config_.z_dim, width, 3);
+    return encoder;
+  }
+
+  Vae::Decoder Decoder() {
+    const std::vector<int64_t> mult(config_.dim_mult.rbegin(), config_.dim_mult.rend());
+    int64_t width = config_.base_dim * mult.front();
+    Vae::Decoder decoder;
+    decoder.conv_in = CausalConv("decoder.conv_in", width, config_.z_dim, 3);
+    decoder.mid_block = MidBlock("decoder.mid_block", width);
+    for (size_t level = 0; level < mult.size(); ++level) {
+      const std::string name = fmt::format("decoder.up_blocks.{}", level);
+      const int64_t out = config_.base_dim * mult[level];
+      Vae::UpBlock block;
+      for (int64_t i = 0; i <= config_.num_res_blocks; ++i) {
+        block.resnets.push_back(ResidualBlock(fmt::format("{}.resnets.{}", name, i), width, out));
+        width = out;
+      }
+      if (level + 1 < mult.size()) {
+        block.upsampler = Vae::Upsample{PlaneConv(name + ".upsamplers.0.resample.1", width / 2, width, 3)};
+        width /= 2;
+      }
+      decoder.up_blocks.push_back(std::move(block));
+    }
+    decoder.norm_out = Gamma("decoder.norm_out", width);
+    decoder.conv_out = CausalConv("decoder.conv_out", config_.input_channels, width, 3);
+    return decoder;
+  }
+
+  void Finish() {
+    binder_.AllowUnused("*.time_conv.*");  // runs only for videos
+    binder_.Finish();
+  }
+
+ private:
+  // Keeps the last of `slices` temporal slices and turns [out, in, k, k] into [out, k, k, in].
+  Vae::Conv BindConv(const std::string& name, const Shape& shape, int64_t slices) {
+    const int64_t out = shape[0], in = shape[1], kernel = shape.back(), area = kernel * kernel;
+    Vae::Conv conv{
+        .in = in, .out = out, .kernel = kernel, .weight = {}, .bias = binder_.Floats(name + ".bias", {out})};
+    const std::vector<float> all = binder_.Floats(name + ".weight", shape);
+    if (all.empty()) return conv;  // missing: Finish() will say so
+    conv.weight.resize(static_cast<size_t>(out * area * in));
+    for (int64_t o = 0; o < out; ++o) {
+      for (int64_t i = 0; i < in; ++i) {
+        const float* live = all.data() + ((o * in + i) * slices + slices - 1) * area;
+        for (int64_t k = 0; k < area; ++k)
+          conv.weight[static_cast<size_t>((o * area + k) * in + i)] = live[k];
+      }
+    }
+    return conv;
+  }
+
+  const VaeConfig& config_;
+  WeightBinder binder_;
+};
+
+Vae::Vae(const std::filesystem::path& folder)
+    : config_(ReadVaeConfig(folder)), store_(WeightStore::OpenFolder(folder)) {
+  VaeBinder binder(config_, store_);
+  encoder_ = binder.Encoder();
+  quant_conv_ = binder.CausalConv("quant_conv", 2 * config_.z_dim, 2 * config_.z_dim, 1);
+  post_quant_conv_ = binder.CausalConv("post_quant_conv", config_.z_dim, config_.z_dim, 1);
+  decoder_ = binder.Decoder();
+  binder.Finish();
+}
+
+}  // namespace qwen_image

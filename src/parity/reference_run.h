@@ -1,0 +1,48 @@
+// A recorded run: a folder with manifest.json and one .npy per checkpoint. Written by
+// tools/reference/export.py or by RunRecorder.
+#pragma once
+
+#include <filesystem>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "files/npy.h"
+#include "files/safetensors.h"
+
+namespace qwen_image {
+
+// What was run; what two runs must agree on to be compared.
+struct RunSettings {
+  std::string prompt;
+  std::optional<std::string> negative_prompt;  // none: a run without guidance
+  int64_t width = 0, height = 0, steps = 0;
+  double cfg = 1;
+  uint64_t seed = 0;
+  int64_t max_sequence_length = 512;
+};
+
+class ReferenceRun {
+ public:
+  explicit ReferenceRun(const std::filesystem::path& folder);  // throws Error kBadInput
+
+  const RunSettings& settings() const { return settings_; }
+  const std::string& level() const { return level_; }
+  const std::vector<std::string>& checkpoints() const { return order_; }  // in the order of the run
+  bool Has(const std::string& name) const { return files_.contains(name); }
+  NpyArray Read(const std::string& name) const;
+
+ private:
+  std::filesystem::path folder_;
+  RunSettings settings_;
+  std::string level_;
+  std::vector<std::string> order_;
+  std::map<std::string, std::filesystem::path> files_;
+  std::map<std::filesystem::path, SafetensorsFile> packed_;
+};
+
+// The file of a checkpoint inside a run's folder.
+std::filesystem::path CheckpointFile(const std::string& name);
+
+}  // namespace qwen_image

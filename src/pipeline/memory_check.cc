@@ -1,0 +1,86 @@
+#include "pipeline/memory_check.h"
+
+#include <algorithm>
+#include <filesystem>
+
+#include "core/fail.h"
+#include "weights/memory.h"
+
+namespace qwen_image {
+namespace {
+
+constexpr int64_t kFloat = sizeof(float);
+
+double Gigabytes(int64_t bytes) { return static_cast<double>(bytes) / 1e9; }
+
+int64_t WeightBytes(const std::filesystem::path& folder) {
+  int64_t bytes = 0;
+  std::error_code error;  // a folder that cannot be read gets its error where it is opened
+  for (const auto& entry : std::filesystem::directory_iterator(folder, error)) {
+    if (entry.path().extension() == ".safetensors" && entry.is_regular_file(error)) {
+      bytes += static_cast<int64_t>(entry.file_size(error));
+    }
+  }
+  return bytes;
+}
+
+// Residual streams, q, k, v, attention output, and the MLP's fourfold hidden layer.
+int64_t TransformerWorkspace(const TransformerConfig& config, const GenerateRequest& request,
+                             const Settings& settings) {
+  const int64_t tokens = settings.grid.height * settings.grid.width + request.max_sequence_length;
+  return tokens * config.inner_dim() * 12 * kFloat;
+}
+
+// At the widest point of the decoder three activations of base_dim (or its double, before the last level) are
+// alive.
+int64_t VaeWorkspace(const VaeConfig& config, const GenerateRequest& request, const Settings& settings) {
+  int64_t pixels = settings.width * settings.height;
+  if (UseTiling(request, settings))
+    pixels = std::min(pixels, kLargePictureTiling.min_size * kLargePictureTiling.min_size);
+  return pixels * config.base_dim * 2 * 3 * kFloat;
+}
+
+}  // namespace
+
+bool UseTiling(const GenerateRequest& request, const Settings& settings) {
+  switch (request.vae_tiling) {
+    case GenerateRequest::Tiling::kOn:
+      return true;
+    case GenerateRequest::Tiling::kOff:
+      return false;
+    case GenerateRequest::Tiling::kAuto:
+      break;
+  }
+  return settings.width * settings.height > kUntiledPixels;
+}
+
+void CheckWeightsFit(const ModelFolder& folder) {
+  const int64_t available = AvailableMemory();
+  const int64_t largest =
+      std::max({WeightBytes(folder.text_encoder), WeightBytes(folder.transformer), WeightBytes(folder.vae)});
+  if (largest > available) {
+    Fail(ErrorKind::kOutOfMemory,
+         "{}: the largest part of the model needs {:.1f} GB of memory, but only {:.1f} GB are "
+         "available; use a machine with more memory, or --ignore-memory to read from disk at every step "
+         "(very slow)",
+         folder.root.string(), Gigabytes(largest), Gigabytes(available));
+  }
+}
+
+void CheckWorkspaceFits(const Pipeline::Impl& model, const GenerateRequest& request,
+                        const Settings& settings) {
+  const int64_t available = AvailableMemory();
+  const int64_t denoise = model.transformer.store().total_bytes() +
+                          TransformerWorkspace(model.transformer.config(), request, settings);
+  const int64_t decode =
+      model.vae.store().total_bytes() + VaeWorkspace(model.vae.config(), request, settings);
+  const int64_t needed = std::max(denoise, decode);
+  if (needed > available) {
+    Fail(ErrorKind::kOutOfMemory,
+         "a picture of {}x{} needs about {:.1f} GB of memory with this model, but only {:.1f} GB are "
+         "available; choose a smaller --size",
+         settings.width, settings.height, Gigabytes(needed), Gigabytes(available));
+  }
+}
+
+}  // namespace qwen_image

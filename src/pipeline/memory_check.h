@@ -1,0 +1,21 @@
+// Will it fit? Asked before the weights are read and before a picture is begun.
+#pragma once
+
+#include "pipeline/pipeline_impl.h"
+
+namespace qwen_image {
+
+// Pictures above this area are decoded in tiles: untiled, the VAE's activations grow by about 1.5 KB per
+// pixel.
+constexpr int64_t kUntiledPixels = 1536 * 1536;
+constexpr VaeTiling kLargePictureTiling = {.min_size = 1024, .stride = 768};
+
+bool UseTiling(const GenerateRequest& request, const Settings& settings);
+
+// The stages run one after the other and their pages can be dropped in between, so the largest one counts.
+void CheckWeightsFit(const ModelFolder& folder);  // throws Error kOutOfMemory
+
+void CheckWorkspaceFits(const Pipeline::Impl& model, const GenerateRequest& request,
+                        const Settings& settings);
+
+}  // namespace qwen_image

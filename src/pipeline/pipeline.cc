@@ -1,0 +1,71 @@
+// Loading a model and what can be asked of it.
+#include "core/fail.h"
+#include "pipeline/memory_check.h"
+#include "pipeline/pipeline_impl.h"
+
+namespace qwen_image {
+namespace {
+
+Defaults MakeDefaults(const ModelFolder& folder, const SchedulerConfig& scheduler) {
+  Defaults defaults = OfficialDefaults(scheduler);
+  const ModelDefaults own = ReadModelDefaults(folder.root);
+  defaults.width = own.width.value_or(defaults.width);
+  defaults.height = own.height.value_or(defaults.height);
+  defaults.steps = own.steps.value_or(defaults.steps);
+  defaults.cfg = own.cfg.value_or(defaults.cfg);
+  defaults.negative_prompt = own.negative_prompt.value_or(defaults.negative_prompt);
+  return defaults;
+}
+
+// Parts of different models put together would only fail deep inside a product of matrices.
+void CheckPartsFit(const Pipeline::Impl& model, const std::filesystem::path& root) {
+  const int64_t text_width = model.text_encoder.config().hidden_size;
+  const int64_t joint_width = model.transformer.config().joint_attention_dim;
+  if (text_width != joint_width) {
+    Fail(
+        ErrorKind::kBadInput,
+        "{}: the text encoder's width is {}, but the transformer expects {}; they belong to different models",
+        root.string(), text_width, joint_width);
+  }
+  const int64_t z_dim = model.vae.config().z_dim, channels = model.transformer.config().out_channels;
+  if (z_dim != channels) {
+    Fail(ErrorKind::kBadInput,
+         "{}: the VAE has {} latent channels, but the transformer {}; they belong to different models",
+         root.string(), z_dim, channels);
+  }
+}
+
+}  // namespace
+
+Pipeline::Impl::Impl(const ModelFolder& folder, const PipelineOptions& options)
+    : check_memory(options.check_memory),
+      scheduler(ReadSchedulerConfig(folder.scheduler)),
+      tokenizer(folder.tokenizer),
+      text_encoder(folder.text_encoder),
+      transformer(folder.transformer),
+      vae(folder.vae),
+      defaults(MakeDefaults(folder, scheduler)),
+      pool(options.threads > 0 ? options.threads : DefaultThreadCount()) {
+  CheckPartsFit(*this, folder.root);
+}
+
+Pipeline::Pipeline(const std::filesystem::path& model_folder, const PipelineOptions& options) {
+  const ModelFolder folder = OpenModelFolder(model_folder);
+  if (options.check_memory) CheckWeightsFit(folder);
+  impl_ = std::make_unique<Impl>(folder, options);
+}
+
+Pipeline::~Pipeline() = default;
+Pipeline::Pipeline(Pipeline&&) noexcept = default;
+
+const Defaults& Pipeline::defaults() const { return impl_->defaults; }
+int Pipeline::threads() const { return impl_->pool.size(); }
+
+void Pipeline::Check(const GenerateRequest& request) const {
+  const Settings settings = ResolveSettings(request, impl_->defaults, impl_->vae.config().z_dim);
+  if (impl_->check_memory) CheckWorkspaceFits(*impl_, request, settings);
+}
+
+const char* Version() { return QWEN_IMAGE_VERSION; }
+
+}  // namespace qwen_image

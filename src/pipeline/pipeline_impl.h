@@ -1,0 +1,29 @@
+// The parts of a loaded model.
+#pragma once
+
+#include "core/threads.h"
+#include "model/scheduler.h"
+#include "model/text_encoder.h"
+#include "model/tokenizer.h"
+#include "model/transformer.h"
+#include "model/vae.h"
+#include "pipeline/settings.h"
+#include "qwen_image/qwen_image.h"
+#include "weights/model_folder.h"
+
+namespace qwen_image {
+
+struct Pipeline::Impl {
+  Impl(const ModelFolder& folder, const PipelineOptions& options);
+
+  bool check_memory;
+  SchedulerConfig scheduler;
+  Tokenizer tokenizer;
+  TextEncoder text_encoder;
+  Transformer transformer;
+  Vae vae;
+  Defaults defaults;
+  mutable ThreadPool pool;
+};
+
+}  // namespace qwen_image

@@ -1,0 +1,28 @@
+// A request with every default filled in and every value checked.
+#pragma once
+
+#include "model/scheduler.h"
+#include "model/transformer.h"
+#include "qwen_image/qwen_image.h"
+
+namespace qwen_image {
+
+struct Settings {
+  std::string negative_prompt;
+  int64_t width = 0, height = 0;
+  int64_t steps = 0;
+  double cfg = 1;
+  TokenGrid grid;
+
+  bool guided() const { return cfg > 1; }  // as in diffusers: 1 and less is off
+};
+
+constexpr int64_t kPixelsPerToken = 16;
+
+// Throws Error kUsage that says what would be possible.
+Settings ResolveSettings(const GenerateRequest& request, const Defaults& defaults, int64_t latent_channels);
+
+// The defaults of a model without a qwen_image.json.
+Defaults OfficialDefaults(const SchedulerConfig& scheduler);
+
+}  // namespace qwen_image

@@ -1,0 +1,14 @@
+// How much memory this process may still take before something kills it or refuses.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+
+namespace qwen_image {
+
+// The least of: what the machine has available, what the control groups (containers, systemd) of this process
+// leave, and what the limits on address space and data (ulimit -v, -d) leave. In bytes; INT64_MAX if nothing
+// is known. Linux only. `root` is where /proc and /sys are looked for: tests give a folder of their own.
+int64_t AvailableMemory(const std::filesystem::path& root = "/");
+
+}  // namespace qwen_image

@@ -1,0 +1,129 @@
+// The engine against the official pipeline, tensor by tensor, without Python: tests/goldens holds what diffusers computed
+// (tools/reference/parity.py goldens). Every run is compared twice: accumulated (it computes everything itself) and
+// isolated (after each comparison it goes on from the reference's tensor), and the pictures pixel by pixel.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <filesystem>
+
+#include "files/png.h"
+#include "parity/run_recorder.h"
+#include "qwen_image/qwen_image.h"
+
+namespace qwen_image {
+namespace {
+
+const std::filesystem::path kSource = QWEN_IMAGE_SOURCE_DIR;
+const std::filesystem::path kGoldens = kSource / "tests/goldens";
+
+struct GoldenCase {
+  const char* name;
+  const char* model;  // below the source folder
+};
+
+void PrintTo(const GoldenCase& c, std::ostream* out) { *out << c.name; }
+
+GenerateRequest RequestOf(const RunSettings& s) {
+  GenerateRequest request;
+  request.prompt = s.prompt;
+  request.negative_prompt = s.negative_prompt;
+  request.width = s.width;
+  request.height = s.height;
+  request.steps = s.steps;
+  request.cfg = s.cfg;
+  request.seed = s.seed;
+  request.max_sequence_length = s.max_sequence_length;
+  return request;
+}
+
+double Psnr(const std::vector<uint8_t>& a, const std::vector<uint8_t>& b) {
+  double square = 0;
+  for (size_t i = 0; i < a.size(); ++i) square += std::pow(static_cast<double>(a[i]) - b[i], 2);
+  return square == 0 ? INFINITY : 10 * std::log10(255.0 * 255.0 * static_cast<double>(a.size()) / square);
+}
+
+class Goldens : public testing::TestWithParam<GoldenCase> {
+ protected:
+  Picture Draw(int threads, CheckpointSink* sink) const {
+    const Pipeline pipeline(kSource / GetParam().model, {.threads = threads});
+    return pipeline.Generate(RequestOf(reference_.settings()), {.on_progress = {}, .cancel = nullptr, .checkpoints = sink});
+  }
+
+  ReferenceRun reference_{kGoldens / GetParam().name};
+};
+
+TEST_P(Goldens, WholeRunStaysWithinTheAccumulatedTolerances) {
+  RunChecker checker(reference_, CheckpointLevel::kAll, {}, nullptr);
+  Draw(2, &checker);
+  EXPECT_TRUE(checker.passed()) << ReportText(checker);
+  EXPECT_GT(checker.checked().size(), 14u);
+}
+
+TEST_P(Goldens, EveryOperationAloneStaysWithinTheIsolatedTolerances) {
+  RunChecker checker(reference_, CheckpointLevel::kAll, {"*"}, nullptr);
+  Draw(2, &checker);
+  EXPECT_TRUE(checker.passed()) << ReportText(checker);
+}
+
+TEST_P(Goldens, PictureIsDiffusersPicture) {
+  const Picture picture = Draw(2, nullptr);
+  const RgbImage want = ReadPng(kGoldens / GetParam().name / "image.png");
+  ASSERT_EQ(picture.width, want.width);
+  ASSERT_EQ(picture.height, want.height);
+  for (size_t i = 0; i < want.pixels.size(); ++i) ASSERT_LE(std::abs(picture.rgb[i] - want.pixels[i]), 1) << "value " << i;
+  EXPECT_GE(Psnr(picture.rgb, want.pixels), 60);
+}
+
+TEST_P(Goldens, PictureDoesNotDependOnTheNumberOfThreads) {
+  const Picture one = Draw(1, nullptr);
+  for (int threads : {2, 5}) EXPECT_EQ(Draw(threads, nullptr).rgb, one.rgb) << threads << " threads";
+}
+
+INSTANTIATE_TEST_SUITE_P(Runs, Goldens,
+                         testing::Values(GoldenCase{"tiny_blocks", "models/tiny"}, GoldenCase{"tiny_all", "models/tiny"},
+                                         GoldenCase{"micro_all", "tests/goldens/models/micro"}),
+                         [](const auto& info) { return std::string(info.param.name); });
+
+// A tap that listens and changes nothing must not change the picture.
+TEST(Checkpoints, ListeningChangesNothing) {
+  class Listener : public CheckpointSink {
+   public:
+    bool Wants(std::string_view) const override { return true; }
+    void OnCheckpoint(const std::string&, const CheckpointView&) override { ++count; }
+    int count = 0;
+  } listener;
+  const Pipeline pipeline(kSource / "models/tiny", {.threads = 2});
+  GenerateRequest request;
+  request.prompt = "a red circle";
+  request.width = 64;
+  request.height = 32;
+  request.steps = 2;
+  const Picture plain = pipeline.Generate(request);
+  const Picture heard = pipeline.Generate(request, {.on_progress = {}, .cancel = nullptr, .checkpoints = &listener});
+  EXPECT_EQ(plain.rgb, heard.rgb);
+  EXPECT_GT(listener.count, 500);
+}
+
+// Proof that the comparison can fail: a tensor that is a little off is found where it is, and nowhere before.
+TEST(RunChecker, FindsAPlantedError) {
+  const ReferenceRun reference(kGoldens / "tiny_blocks");
+  class Vandal : public RunChecker {
+   public:
+    using RunChecker::RunChecker;
+    void OnCheckpoint(const std::string& name, const CheckpointView& view) override {
+      if (name == "transformer/step001/transformer_blocks.2:img") std::get<float*>(view.data)[17] += 0.5f;
+      RunChecker::OnCheckpoint(name, view);
+    }
+  } checker(reference, CheckpointLevel::kBlocks, {"*"}, nullptr);
+  const Pipeline pipeline(kSource / "models/tiny", {.threads = 2});
+  pipeline.Generate(RequestOf(reference.settings()), {.on_progress = {}, .cancel = nullptr, .checkpoints = &checker});
+  EXPECT_FALSE(checker.passed());
+  std::vector<std::string> failed;
+  for (const CheckedTensor& t : checker.checked()) {
+    if (!t.passed()) failed.push_back(t.name);
+  }
+  EXPECT_EQ(failed, std::vector<std::string>{"transformer/step001/transformer_blocks.2:img"});
+}
+
+}  // namespace
+}  // namespace qwen_image

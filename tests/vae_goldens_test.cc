@@ -1,0 +1,77 @@
+// The VAE's encoder and its tiling against the official ones: tests/goldens/micro_encode, micro_encode_all, micro_tiled.
+// The temporal taps and time_convs of the micro model are not zero, so that this also proves that a single frame meets
+// only the last temporal slice.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <filesystem>
+
+#include "core/cancel.h"
+#include "model/vae.h"
+#include "parity/run_recorder.h"
+
+namespace qwen_image {
+namespace {
+
+const std::filesystem::path kGoldens = std::filesystem::path(QWEN_IMAGE_SOURCE_DIR) / "tests/goldens";
+
+class VaeGoldens : public testing::Test {
+ protected:
+  static Tensor Read(const ReferenceRun& run, const std::string& name) {
+    const NpyArray array = run.Read(name);
+    Tensor tensor(array.shape);
+    std::copy_n(std::get<std::vector<float>>(array.values).data(), tensor.size(), tensor.data());
+    return tensor;
+  }
+
+  static void ExpectClose(const Tensor& got, const Tensor& want) {
+    ASSERT_EQ(got.shape(), want.shape());
+    const Difference d = Compare(got.data(), want.data(), got.size());
+    EXPECT_LE(d.nmse, 1e-8);
+    EXPECT_LE(d.max_rel, 1e-4);
+  }
+
+  Vae vae_{kGoldens / "models/micro/vae"};
+  ThreadPool pool_{2};
+  CancelFlag never_;
+  Compute compute_{pool_, never_};
+};
+
+TEST_F(VaeGoldens, EncoderModuleByModule) {
+  const ReferenceRun reference(kGoldens / "micro_encode_all");
+  RunChecker checker(reference, CheckpointLevel::kAll, {}, nullptr);
+  Tensor image = Read(reference, "vae_encode/input");
+  const Tap tap = Tap(&checker).Under("vae_encode/");
+  tap("input", image);
+  Tensor moments = vae_.Encode(image, compute_, tap);
+  tap("moments", moments);
+  Tensor mode({1, vae_.config().z_dim, 1, moments.dim(3), moments.dim(4)});  // the means are the posterior's mode
+  std::copy_n(moments.data(), mode.size(), mode.data());
+  tap("mode", mode);
+  EXPECT_TRUE(checker.passed()) << ReportText(checker);
+}
+
+TEST_F(VaeGoldens, TiledEncoding) {
+  const ReferenceRun reference(kGoldens / "micro_encode");
+  const Tensor image = Read(reference, "vae_encode/input");
+  ExpectClose(vae_.Encode(image, compute_), Read(reference, "vae_encode/moments"));
+  ExpectClose(vae_.EncodeTiled(image, {.min_size = 32, .stride = 24}, compute_), Read(reference, "vae_encode/moments_tiled"));
+}
+
+TEST_F(VaeGoldens, TiledDecoding) {
+  const ReferenceRun reference(kGoldens / "micro_tiled");
+  const Tensor latents = Read(reference, "vae/pre_decode_latents");
+  ExpectClose(vae_.Decode(latents, compute_), Read(reference, "image"));
+  ExpectClose(vae_.DecodeTiled(latents, {.min_size = 32, .stride = 24}, compute_), Read(reference, "image_tiled"));
+}
+
+TEST_F(VaeGoldens, ImpossibleTilesAndSizesAreRefused) {
+  const Tensor latents = Read(ReferenceRun(kGoldens / "micro_tiled"), "vae/pre_decode_latents");
+  EXPECT_THROW(vae_.DecodeTiled(latents, {.min_size = 32, .stride = 0}, compute_), Error);
+  EXPECT_THROW(vae_.DecodeTiled(latents, {.min_size = 32, .stride = 40}, compute_), Error);
+  EXPECT_THROW(vae_.DecodeTiled(latents, {.min_size = 30, .stride = 20}, compute_), Error);
+  EXPECT_THROW(vae_.Encode(Tensor({1, 3, 20, 16}), compute_), Error);
+}
+
+}  // namespace
+}  // namespace qwen_image

@@ -1,0 +1,56 @@
+"""Reads cases.json: which models and runs the parity check and the goldens are made of."""
+
+import json
+from pathlib import Path
+
+import random_model
+import random_spec
+
+HERE = Path(__file__).resolve().parent
+ROOT = HERE.parents[1]
+KEYS = ("name", "model", "prompt", "negative_prompt", "width", "height", "steps", "cfg", "seed", "checkpoints")
+
+
+class CaseList:
+    def __init__(self, path=HERE / "cases.json"):
+        content = json.loads(Path(path).read_text(encoding="utf-8"))
+        self._models = content["models"]
+        self.cases = [self._complete(case, content["defaults"]) for case in content["cases"]]
+        self.goldens = [self._complete(case, content["defaults"]) for case in content["goldens"]]
+
+    def _complete(self, case, defaults):
+        case = {**defaults, **case}
+        if case["model"] not in self._models:
+            raise SystemExit(f"case {case['name']}: unknown model {case['model']}")
+        # A long prompt is a short one many times over.
+        case["prompt"] = case.get("prompt", "") * case.pop("repeat", 1)
+        return case
+
+    def model_folder(self, name, models):
+        """The folder of a model; a random one is written below MODELS unless it is there with the same spec."""
+        entry = self._models[name]
+        if "path" in entry:
+            return ROOT / entry["path"]
+        folder = Path(models) / name
+        spec = random_spec.make(entry["preset"], entry.get("set"))
+        stamp = folder.parent / f"{name}.spec.json"
+        if not (stamp.exists() and json.loads(stamp.read_text(encoding="utf-8")) == spec):
+            if folder.exists():
+                raise SystemExit(f"{folder} was made from another spec (or not finished); remove it to have it remade")
+            random_model.write_model(folder, spec)
+            random_model.write_json(stamp, spec)
+        return folder
+
+
+def export_arguments(case, model, out):
+    """The command line of export.py for a case."""
+    arguments = [f"--model={model}", f"--out={out}", f"--checkpoints={case['checkpoints']}", "--overwrite"]
+    if "tile_min" in case:
+        arguments += ["--tiled", f"--tile-min={case['tile_min']}", f"--tile-stride={case['tile_stride']}"]
+    if case.get("component") == "vae-encode":
+        return arguments + ["--component=vae-encode", f"--image={case['image']}"]
+    # "=" keeps a prompt that starts with a dash, or is empty, from being read as an option.
+    arguments += [f"--{key}={case[key]}" for key in ("prompt", "width", "height", "steps", "cfg", "seed")]
+    if case["negative_prompt"] is not None:
+        arguments.append(f"--negative-prompt={case['negative_prompt']}")
+    return arguments

@@ -1,0 +1,95 @@
+"""Runs the engine on the references and compares: tensor by tensor (the engine does that itself) and pixel by pixel."""
+
+import json
+import math
+import subprocess
+
+import numpy as np
+from PIL import Image
+
+LIMIT_LEVELS = 1
+LIMIT_PSNR = 60.0
+COMPONENTS = ("text_encoder", "transformer", "vae")
+
+
+def run_engine(engine, work, case, model, substitute):
+    """One run of the engine beside the reference; returns its report. The manifest supplies prompt and settings."""
+    picture = work / case["name"] / "engine.png"
+    command = [str(engine), f"--debug={case['name']}", f"--artifacts={work}", f"--checkpoints={case['checkpoints']}"]
+    if substitute:
+        command.append("--substitute=*")
+    command += ["generate", f"--model={model}", f"--output={picture}", "--quiet"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode not in (0, 1):
+        raise SystemExit(f"{case['name']}: the engine failed ({done.returncode}): {done.stderr.strip()}")
+    return json.loads((work / case["name"] / "cpp" / "report.json").read_text(encoding="utf-8"))
+
+
+def compare_pictures(ours, reference):
+    """The largest difference in 8-bit levels, and PSNR in dB."""
+    a = np.asarray(Image.open(ours).convert("RGB"), dtype=np.int32)
+    b = np.asarray(Image.open(reference).convert("RGB"), dtype=np.int32)
+    if a.shape != b.shape:
+        return 255, 0.0
+    square = float(np.mean((a - b) ** 2))
+    return int(np.abs(a - b).max()), math.inf if square == 0 else 10 * math.log10(255**2 / square)
+
+
+def worst_nmse(report, component):
+    values = [row["nmse"] for row in report["checkpoints"] if row["component"] == component]
+    # A NaN arrives as null: nothing is worse.
+    return max((math.inf if value is None else value for value in values), default=None)
+
+
+def check_case(engine, work, case, model):
+    """A row of the table: what was compared, and the worst of each component, alone and accumulated."""
+    isolated = run_engine(engine, work, case, model, substitute=True)
+    accumulated = run_engine(engine, work, case, model, substitute=False)
+    folder = work / case["name"]
+    levels, psnr = compare_pictures(folder / "engine.png", folder / "ref" / "image.png")
+    latents = [row["nmse"] for row in accumulated["checkpoints"] if row["name"] == "final_latents_packed"]
+    return {
+        "case": case,
+        "tensors": len(accumulated["checkpoints"]),
+        "isolated": {component: worst_nmse(isolated, component) for component in COMPONENTS},
+        "latents": latents[0],
+        "levels": levels,
+        "psnr": psnr,
+        "passed": isolated["passed"] and accumulated["passed"] and levels <= LIMIT_LEVELS and psnr >= LIMIT_PSNR,
+        "failures": [row["name"] for report in (isolated, accumulated) for row in report["checkpoints"] if not row["passed"]]
+        + isolated["missing"]
+        + isolated["extra"],
+    }
+
+
+def figure(value):
+    return "–" if value is None else f"{value:.0e}"
+
+
+def table(rows, versions):
+    lines = [
+        "# Parity with the official pipeline",
+        "",
+        "Written by `./run parity`. Every case is exported from diffusers in fp32 and repeated by this engine with the same "
+        "prompt, seed and settings.",
+        "",
+        "- *tensors*: checkpoints compared; a missing or extra one fails the case.",
+        "- *text encoder, transformer, VAE*: the worst NMSE of a single operation whose inputs are the reference's "
+        "(limits: 1e-10 a module, 1e-8 a block); – where the case records only what passes between the components.",
+        "- *latents*: NMSE of the final latents when the engine computes everything itself (limit 1e-6).",
+        "- *picture*: largest difference in 8-bit levels (limit 1) and PSNR (limit 60 dB).",
+        "",
+        f"Reference: {', '.join(f'{name} {version}' for name, version in versions.items())}.",
+        "",
+        "| case | model | size | steps | cfg | tensors | text encoder | transformer | VAE | latents | picture | |",
+        "|---|---|---|---|---|---|---|---|---|---|---|---|",
+    ]
+    for row in rows:
+        case = row["case"]
+        picture = "identical" if math.isinf(row["psnr"]) else f"{row['levels']} level, {row['psnr']:.0f} dB"
+        figures = " | ".join(figure(row["isolated"][component]) for component in COMPONENTS)
+        lines.append(
+            f"| {case['name']} | {case['model']} | {case['width']}×{case['height']} | {case['steps']} | {case['cfg']:g} | "
+            f"{row['tensors']} | {figures} | {figure(row['latents'])} | {picture} | {'passed' if row['passed'] else '**FAILED**'} |"
+        )
+    return "\n".join(lines) + "\n"

@@ -1,0 +1,116 @@
+"""Forward hooks that turn the modules of the official models into named checkpoints."""
+
+import re
+
+import torch
+from diffusers.models.attention_processor import Attention
+from diffusers.models.autoencoders.autoencoder_kl_qwenimage import QwenImageDecoder3d, QwenImageEncoder3d
+from diffusers.models.transformers.transformer_qwenimage import QwenEmbedLayer3DRope, QwenEmbedRope
+from torch import nn
+from transformers.models.qwen2_5_vl.modeling_qwen2_5_vl import Qwen2_5_VLRotaryEmbedding
+
+LEVELS = ("boundaries", "blocks", "all")
+
+# What is never a checkpoint: modules without arithmetic of their own, activations (their input and the next
+# module's output say enough), rotary tables, and modules whose output is another module's output again.
+SKIPPED_TYPES = (
+    nn.Dropout,
+    nn.SiLU,
+    nn.GELU,
+    nn.Identity,
+    nn.ModuleList,
+    nn.Sequential,
+    nn.ZeroPad2d,
+    nn.Upsample,
+    Attention,
+    QwenEmbedRope,
+    QwenEmbedLayer3DRope,
+    Qwen2_5_VLRotaryEmbedding,
+    QwenImageDecoder3d,
+    QwenImageEncoder3d,
+)
+
+# component -> (module paths at level "blocks", module paths at level "all"); both must match fully.
+PATHS = {
+    "text_encoder": (
+        r"model\.language_model\.(embed_tokens|norm|layers\.\d+)",
+        r"model\.language_model\.(?!.*\bact_fn$).+",
+    ),
+    "transformer": (
+        r"img_in|txt_norm|txt_in|time_text_embed|transformer_blocks\.\d+|norm_out|proj_out",
+        r".+",
+    ),
+    "vae_decode": (
+        r"post_quant_conv|decoder\.(conv_in|mid_block|up_blocks\.\d+|norm_out|conv_out)",
+        r"post_quant_conv|decoder\..+",
+    ),
+    "vae_encode": (
+        r"quant_conv|encoder\.(conv_in|down_blocks\.\d+|mid_block|norm_out|conv_out)",
+        r"quant_conv|encoder\..+",
+    ),
+}
+
+
+class PassRecorder:
+    """Collects the tensors of one pass of one component, then writes them under the pass's prefix.
+
+    The names are known only at the end of a pass: a module that ran twice in it gets #0, #1.
+    """
+
+    def __init__(self, store):
+        self._store = store
+        self._prefix = None
+        self._calls = {}
+
+    def begin(self, prefix):
+        if self._prefix is not None:
+            raise RuntimeError(f"pass {prefix} starts inside pass {self._prefix}")
+        self._prefix = prefix
+
+    def record(self, path, tensor):
+        # Outside a pass (e.g. a tiled decode) the same modules run without being recorded.
+        if self._prefix is not None:
+            self._calls.setdefault(path, []).append(tensor.detach().clone())
+
+    def end(self):
+        for path, tensors in self._calls.items():
+            for index, tensor in enumerate(tensors):
+                suffix = f"#{index}" if len(tensors) > 1 else ""
+                self._store.save(f"{self._prefix}/{path}{suffix}", tensor)
+        self._prefix = None
+        self._calls = {}
+
+
+def _record_output(recorder, path):
+    def hook(_module, _args, output):
+        tensor = output[0] if isinstance(output, tuple) else output
+        if not isinstance(tensor, torch.Tensor):
+            raise RuntimeError(f"{path} returned {type(output).__name__}, not a tensor")
+        recorder.record(path, tensor)
+
+    return hook
+
+
+def _record_block(recorder, path):
+    """A transformer block returns (text stream, image stream), in this order."""
+
+    def hook(_module, _args, output):
+        txt, img = output
+        recorder.record(f"{path}:img", img)
+        recorder.record(f"{path}:txt", txt)
+
+    return hook
+
+
+def attach(component, module, recorder, level):
+    """Hooks the modules that LEVEL asks for; the hooks only read, so the run's numbers stay as they are."""
+    if level == "boundaries":
+        return
+    blocks, everything = PATHS[component]
+    pattern = re.compile(blocks if level == "blocks" else everything)
+    for path, child in module.named_modules():
+        if isinstance(child, SKIPPED_TYPES) or not pattern.fullmatch(path):
+            continue
+        is_block = re.fullmatch(r"transformer_blocks\.\d+", path)
+        make_hook = _record_block if is_block else _record_output
+        child.register_forward_hook(make_hook(recorder, path))

@@ -1,0 +1,127 @@
+"""The parity check with the official pipeline, and the goldens of the tests that run without Python.
+
+    python tools/reference/parity.py run --engine build/release/qwen-image --work DIR [--case NAME]... [--update-goldens]
+    python tools/reference/parity.py export --work DIR [--case NAME]...
+    python tools/reference/parity.py goldens --out tests/goldens
+"""
+
+import argparse
+import hashlib
+import json
+import sys
+from pathlib import Path
+
+import engine_check
+import environment
+import goldens
+from case_list import HERE, KEYS, ROOT, CaseList, export_arguments
+from export import export
+from random_model import write_json
+
+# The files that decide what a reference holds; a change in any of them makes the references old.
+EXPORTER = ("block_taps.py", "checkpoint_store.py", "export.py", "module_taps.py", "text_to_image.py")
+
+
+def fingerprint(case, model):
+    """Changes with everything that a case's reference depends on."""
+    tools = {name: hashlib.sha256((HERE / name).read_bytes()).hexdigest() for name in EXPORTER}
+    configs = {
+        path.relative_to(model).as_posix(): hashlib.sha256(path.read_bytes()).hexdigest()
+        for path in sorted(model.rglob("*.json"))
+    }
+    return {
+        "case": case,
+        "weights": environment.weights_sha256(model),
+        "configs": configs,
+        "tools": tools,
+        "versions": environment.versions(),
+    }
+
+
+def is_current(folder, stamp):
+    path = folder / "ref.stamp.json"
+    return path.exists() and json.loads(path.read_text(encoding="utf-8")) == stamp
+
+
+def export_case(cases, case, work):
+    model = cases.model_folder(case["model"], work / "models").resolve()
+    folder = work / case["name"]
+    stamp = fingerprint(case, model)
+    if is_current(folder, stamp):
+        print(f"{case['name']}: up to date", file=sys.stderr)
+        return
+    print(f"{case['name']}: exporting", file=sys.stderr)
+    (folder / "ref.stamp.json").unlink(missing_ok=True)
+    export(export_arguments(case, model, folder / "ref"))
+    write_json(folder / "case.json", {key: str(model) if key == "model" else case[key] for key in KEYS})
+    # Written last: an export that was interrupted is not up to date.
+    write_json(folder / "ref.stamp.json", stamp)
+
+
+def chosen_cases(cases, names):
+    chosen = [case for case in cases.cases if not names or case["name"] in names]
+    unknown = set(names) - {case["name"] for case in chosen}
+    if unknown:
+        raise SystemExit(f"no such case: {', '.join(sorted(unknown))}; see parity.py list")
+    return chosen
+
+
+def export_cases(args):
+    cases = CaseList()
+    for case in chosen_cases(cases, args.case):
+        export_case(cases, case, Path(args.work))
+
+
+def run_cases(args):
+    """Exports what is missing, runs the engine, prints a line per case; all cases together rewrite docs/parity.md."""
+    if args.update_goldens:
+        goldens.write(ROOT / "tests" / "goldens", goldens.MAX_BYTES)
+    cases, work, rows = CaseList(), Path(args.work).resolve(), []
+    for case in chosen_cases(cases, args.case):
+        export_case(cases, case, work)
+        model = cases.model_folder(case["model"], work / "models").resolve()
+        row = engine_check.check_case(Path(args.engine).resolve(), work, case, model)
+        rows.append(row)
+        verdict = "passed" if row["passed"] else "FAILED: " + (", ".join(row["failures"][:3]) or "the pictures differ")
+        print(f"{case['name']:24} {row['tensors']:5} tensors, picture within {row['levels']} level, {row['psnr']:.1f} dB: {verdict}")
+    if not args.case:
+        table = engine_check.table(rows, environment.versions())
+        (ROOT / "docs" / "parity.md").write_text(table, encoding="utf-8")
+    failed = [row["case"]["name"] for row in rows if not row["passed"]]
+    print(f"{len(rows) - len(failed)} passed, {len(failed)} failed")
+    if failed:
+        raise SystemExit(1)
+
+
+def list_cases(_args):
+    for case in CaseList().cases:
+        size = f"{case['width']}x{case['height']}"
+        print(f"{case['name']:24} {case['model']:16} {size:8} {case['steps']:3} steps  {case['checkpoints']}")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    commands = parser.add_subparsers(dest="command", required=True)
+    command = commands.add_parser("run", help="compare the engine with the references")
+    command.add_argument("--engine", required=True, help="the qwen-image program")
+    command.add_argument("--work", required=True, help="folder for the random models and the runs")
+    command.add_argument("--case", action="append", default=[], help="only this case (may be repeated)")
+    command.add_argument("--update-goldens", action="store_true", help="first write tests/goldens anew")
+    command.set_defaults(run=run_cases)
+    command = commands.add_parser("export", help="export the references that are missing or out of date")
+    command.add_argument("--work", required=True, help="folder for the random models and the runs")
+    command.add_argument("--case", action="append", default=[], help="only this case (may be repeated)")
+    command.set_defaults(run=export_cases)
+    command = commands.add_parser("list", help="show the cases")
+    command.set_defaults(run=list_cases)
+    command = commands.add_parser("goldens", help="export the small references that are committed")
+    command.add_argument("--out", required=True)
+    command.add_argument("--max-bytes", type=int, default=goldens.MAX_BYTES, help="fail if the goldens are larger")
+    command.set_defaults(run=lambda args: goldens.write(Path(args.out), args.max_bytes))
+    args = parser.parse_args()
+    environment.silence_progress_bars()
+    args.run(args)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,177 @@
+"""Runs the official text-to-image pipeline once and records its checkpoints."""
+
+import sys
+
+import torch
+from diffusers import QwenImagePipeline
+
+from block_taps import BlockTaps
+from module_taps import PassRecorder, attach
+
+
+def load(model, dtype):
+    pipe = QwenImagePipeline.from_pretrained(model, dtype=dtype)
+    pipe.set_progress_bar_config(disable=True)
+    return pipe
+
+
+def check_literal(pipe, prompt):
+    """The engine reads a prompt as plain text; the reference would turn "<|im_start|>" into a control token."""
+    found = sorted(token for token in pipe.tokenizer.get_added_vocab() if token in prompt)
+    if found:
+        raise SystemExit(
+            f"the prompt contains {', '.join(found)}, which the reference reads as control tokens and the engine "
+            "as plain text; give --reference-special-tokens if that is what you want to export"
+        )
+
+
+def check_size(pipe, width, height):
+    multiple = pipe.vae_scale_factor * 2
+    if width % multiple or height % multiple:
+        raise SystemExit(f"--width and --height must be multiples of {multiple}; the pipeline would round them down")
+
+
+class TextToImage:
+    """Wraps the seams of one pipeline (encoder, transformer, scheduler, VAE) so that each tells what passes."""
+
+    def __init__(self, pipe, store, level, guided):
+        self._pipe = pipe
+        self._store = store
+        self._passes = ("", ".neg") if guided else ("",)
+        self._text_calls = 0
+        self._prompt_calls = 0
+        self._transformer_calls = 0
+        self._steps_done = 0
+        self._pre_decode_latents = None
+        self._tap_text_encoder(level)
+        self._tap_prompt()
+        self._tap_transformer(level)
+        self._tap_scheduler()
+        self._tap_vae(level)
+
+    def _tap_text_encoder(self, level):
+        encoder = self._pipe.text_encoder
+        recorder = PassRecorder(self._store)
+
+        def begin(_module, _args, kwargs):
+            suffix = self._passes[self._text_calls]
+            self._text_calls += 1
+            self._store.save("negative_input_ids" if suffix else "input_ids", kwargs["input_ids"])
+            recorder.begin(f"text_encoder{suffix}")
+
+        encoder.register_forward_pre_hook(begin, with_kwargs=True)
+        attach("text_encoder", encoder, recorder, level)
+        encoder.register_forward_hook(lambda *_: recorder.end())
+
+    def _tap_prompt(self):
+        original = self._pipe.encode_prompt
+
+        def encode_prompt(*args, **kwargs):
+            embeds, mask = original(*args, **kwargs)
+            prefix = "negative_" if self._passes[self._prompt_calls] else ""
+            self._prompt_calls += 1
+            self._store.save(f"{prefix}prompt_embeds", embeds)
+            # The pipeline drops a mask of ones; the checkpoint keeps it.
+            ones = torch.ones(embeds.shape[:2])
+            saved = ones if mask is None else mask
+            self._store.save(f"{prefix}prompt_embeds_mask", saved.to(torch.uint8))
+            return embeds, mask
+
+        self._pipe.encode_prompt = encode_prompt
+
+    def _tap_transformer(self, level):
+        transformer = self._pipe.transformer
+        recorder = PassRecorder(self._store)
+
+        def begin(_module, _args, kwargs):
+            step, index = divmod(self._transformer_calls, len(self._passes))
+            self._transformer_calls += 1
+            if index == 0:
+                self._store.save(f"packed_latents_step{step}", kwargs["hidden_states"])
+            recorder.begin(f"transformer/step{step:03d}{self._passes[index]}")
+
+        transformer.register_forward_pre_hook(begin, with_kwargs=True)
+        attach("transformer", transformer, recorder, level)
+        if level == "all":
+            BlockTaps(transformer, recorder)
+        transformer.register_forward_hook(lambda *_: recorder.end())
+
+    def _tap_scheduler(self):
+        scheduler = self._pipe.scheduler
+        original = scheduler.step
+
+        def step(model_output, timestep, sample, **kwargs):
+            if self._steps_done == 0:
+                self._store.save("sigmas", scheduler.sigmas)
+                self._store.save("timesteps", scheduler.timesteps)
+            self._store.save(f"noise_pred_step{self._steps_done}", model_output)
+            self._steps_done += 1
+            result = original(model_output, timestep, sample, **kwargs)
+            if self._steps_done == len(scheduler.timesteps):
+                self._store.save("final_latents_packed", result[0])
+            return result
+
+        scheduler.step = step
+
+    def _tap_vae(self, level):
+        vae = self._pipe.vae
+        recorder = PassRecorder(self._store)
+        attach("vae_decode", vae, recorder, level)
+        original = vae.decode
+
+        def decode(z, **kwargs):
+            self._pre_decode_latents = z.clone()
+            self._store.save("vae/pre_decode_latents", z)
+            recorder.begin("vae")
+            result = original(z, **kwargs)
+            recorder.end()
+            self._store.save("image", result[0][:, :, 0])
+            return result
+
+        vae.decode = decode
+        self._plain_decode = original
+
+    def run(self, args):
+        pipe = self._pipe
+        latents = pipe.prepare_latents(
+            1,
+            pipe.transformer.config.in_channels // 4,
+            args.height,
+            args.width,
+            pipe.text_encoder.dtype,
+            torch.device("cpu"),
+            torch.Generator("cpu").manual_seed(args.seed),
+        )
+        self._store.save("initial_latents_packed", latents)
+        image = call(pipe, args, latents=latents)
+        image.save(self._store.folder / "image.png")
+        return image
+
+    @torch.no_grad()
+    def decode_tiled(self, tiling):
+        """The VAE alone once more on the same latents; unlike the plain decode, diffusers leaves it unclamped."""
+        self._pipe.vae.enable_tiling(**tiling)
+        image = self._plain_decode(self._pre_decode_latents, return_dict=False)[0]
+        self._store.save("image_tiled", image[:, :, 0])
+        self._pipe.vae.disable_tiling()
+
+
+def call(pipe, args, **noise):
+    return pipe(
+        prompt=args.prompt,
+        negative_prompt=args.negative_prompt if args.cfg > 1 else None,
+        true_cfg_scale=args.cfg,
+        height=args.height,
+        width=args.width,
+        num_inference_steps=args.steps,
+        max_sequence_length=args.max_sequence_length,
+        **noise,
+    ).images[0]
+
+
+def verify_untouched(args, dtype, image):
+    """A fresh pipeline without any tap, from the seed alone, must paint the same picture bit for bit."""
+    plain = call(load(args.model, dtype), args, generator=torch.Generator("cpu").manual_seed(args.seed))
+    if plain.tobytes() != image.tobytes():
+        raise SystemExit("the recorded run differs from a plain pipeline call")
+    print("verified: a plain pipeline call gives the same picture, bit for bit", file=sys.stderr)
