@@ -48,7 +48,9 @@ std::string ParseErrorText(const CLI::App& app, const CLI::ParseError& error) {
   for (const std::string& word : app.remaining()) {
     if (!word.starts_with('-')) return fmt::format("there is no command {}", Quoted(word));
   }
-  return app.remaining().empty() ? error.what() : fmt::format("unknown option {}", app.remaining().front());
+  if (!app.remaining().empty()) return fmt::format("unknown option {}", app.remaining().front());
+  if (dynamic_cast<const CLI::RequiredError*>(&error)) return "a command is missing, for example generate";
+  return error.what();
 }
 
 // A file that is opened later must not become stdout or stderr because these are closed: it would get the

@@ -257,7 +257,8 @@ void Attention(const float* q, const float* k, const float* v, const AttentionSh
   const int64_t parts = CeilDiv(shape.queries, task_queries);
   // 256 KB each of packed keys and values.
   const int64_t key_block = std::clamp<int64_t>(64 * 1024 / shape.head_dim / 32 * 32, 64, kDepthBlock);
-  pool.ParallelFor(parts * shape.heads, [&](int64_t i) {
+  const int64_t multiplications = 2 * shape.queries * shape.keys * shape.heads * shape.head_dim;
+  ForTasks(parts * shape.heads, multiplications, pool, [&](int64_t i) {
     const int64_t head = i / parts;
     const int64_t first = i % parts * task_queries;
     const int64_t kv_offset = head / (shape.heads / shape.kv_heads) * shape.head_dim;

@@ -37,14 +37,9 @@ void MatMul(const float* x, int64_t rows, const WeightMatrix& w, const float* bi
             ThreadPool& pool) {
   if (rows <= 0 || w.rows <= 0) return;
   const GemmTasks tasks({rows, w.rows, w.cols});
-  const auto run = [&](int64_t i) { HWY_DYNAMIC_DISPATCH(MatMulTask)(tasks[i], x, w, bias, y); };
-  // Waking the other threads costs as much as this many multiplications.
-  constexpr int64_t kSmall = 128 * 1024;
-  if (rows * w.rows * w.cols <= kSmall) {
-    for (int64_t i = 0; i < tasks.count(); ++i) run(i);
-  } else {
-    pool.ParallelFor(tasks.count(), run);
-  }
+  ForTasks(tasks.count(), rows * w.rows * w.cols, pool, [&](int64_t i) {
+    HWY_DYNAMIC_DISPATCH(MatMulTask)(tasks[i], x, w, bias, y);
+  });
 }
 
 std::string InstructionSet() { return HWY_DYNAMIC_DISPATCH(TargetName)(); }

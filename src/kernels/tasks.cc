@@ -16,6 +16,14 @@ void ForPieces(int64_t count, int64_t bytes_per_item, ThreadPool& pool,
                    [&](int64_t i) { task(i * piece, std::min(count, (i + 1) * piece)); });
 }
 
+void ForTasks(int64_t count, int64_t multiplications, ThreadPool& pool,
+              const std::function<void(int64_t i)>& task) {
+  // Some 20 µs on one core, which is what waking another thread costs.
+  constexpr int64_t kFew = 1024 * 1024;
+  if (multiplications > kFew) return pool.ParallelFor(count, task);
+  for (int64_t i = 0; i < count; ++i) task(i);
+}
+
 float* ThreadScratch(int64_t floats) {
   thread_local Tensor scratch;
   if (scratch.size() < floats) {

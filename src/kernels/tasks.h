@@ -17,6 +17,11 @@ inline int64_t RoundUp(int64_t a, int64_t b) { return CeilDiv(a, b) * b; }
 void ForPieces(int64_t count, int64_t bytes_per_item, ThreadPool& pool,
                const std::function<void(int64_t begin, int64_t end)>& task);
 
+// Calls task(i) for i in [0, count), on the calling thread alone if all of it together is but a few
+// multiplications.
+void ForTasks(int64_t count, int64_t multiplications, ThreadPool& pool,
+              const std::function<void(int64_t i)>& task);
+
 // The calling thread's scratch memory, 64-byte aligned, not initialised. It stays valid until the next call
 // on the same thread, and is kept for the thread's life: tasks need a few hundred KB, again and again.
 float* ThreadScratch(int64_t floats);

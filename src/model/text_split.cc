@@ -4,11 +4,10 @@
 
 #include <algorithm>
 #include <array>
-#include <iterator>
 #include <vector>
 
 #include "core/fail.h"
-#include "model/unicode_tables.h"
+#include "model/unicode.h"
 
 namespace qwen_image {
 namespace {
@@ -50,31 +49,7 @@ Sequence FirstSequence(std::string_view text) {
   return {length, true};
 }
 
-template <size_t kCount>
-bool Contains(const CodePointRange (&table)[kCount], uint32_t code_point) {
-  const auto* range = std::partition_point(std::begin(table), std::end(table),
-                                           [&](const CodePointRange& r) { return r.last < code_point; });
-  return range != std::end(table) && range->first <= code_point;
-}
-
-enum class Class : uint8_t { kLetter, kNumber, kNewline, kSpace, kOther };
-
-Class Lookup(uint32_t code_point) {
-  if (code_point == '\r' || code_point == '\n') return Class::kNewline;
-  if (Contains(kLetters, code_point)) return Class::kLetter;
-  if (Contains(kNumbers, code_point)) return Class::kNumber;
-  if (Contains(kSpaces, code_point)) return Class::kSpace;
-  return Class::kOther;
-}
-
-Class ClassOf(uint32_t code_point) {
-  static const auto kAscii = [] {
-    std::array<Class, 128> classes;
-    for (uint32_t c = 0; c < classes.size(); ++c) classes[c] = Lookup(c);
-    return classes;
-  }();
-  return code_point < kAscii.size() ? kAscii[code_point] : Lookup(code_point);
-}
+using Class = CharacterClass;
 
 bool IsSpace(Class c) { return c == Class::kSpace || c == Class::kNewline; }
 
@@ -197,7 +172,7 @@ std::string NormalizeNfc(std::string_view text) {
   while (!text.empty()) {
     const CodePoint c = First(text);
     text.remove_prefix(c.bytes);
-    if (Contains(kNfcBarriers, c.value)) {
+    if (IsNewerThanOfficialNfc(c.value)) {
       // The official NFC leaves these alone, and nothing moves or composes across them.
       FlushComposed(decomposed, out);
       AppendUtf8(static_cast<utf8proc_int32_t>(c.value), out);

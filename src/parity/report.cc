@@ -9,6 +9,7 @@ namespace qwen_image {
 namespace {
 
 std::string ComponentOf(const std::string& name) {
+  if (LevelOf(name) == CheckpointLevel::kBoundaries && name != "image") return "pipeline";
   for (const char* component : {"text_encoder", "transformer", "vae"}) {
     if (name.starts_with(component)) return component;
   }

@@ -1,6 +1,7 @@
 #include <algorithm>
 
 #include "core/fail.h"
+#include "core/glob.h"
 #include "files/text.h"
 #include "weights/weight_store.h"
 
@@ -8,27 +9,6 @@ namespace qwen_image {
 namespace {
 
 constexpr size_t kMaxLines = 40;
-
-// '*' matches any text, everything else itself.
-bool Matches(std::string_view pattern, std::string_view text) {
-  size_t p = 0, t = 0;
-  size_t star = pattern.npos, star_text = 0;  // the last '*' met, and where the text after it is tried next
-  while (t < text.size()) {
-    if (p < pattern.size() && pattern[p] == '*') {
-      star = p++;
-      star_text = t;
-    } else if (p < pattern.size() && pattern[p] == text[t]) {
-      ++p;
-      ++t;
-    } else if (star != pattern.npos) {
-      p = star + 1;
-      t = ++star_text;
-    } else {
-      return false;
-    }
-  }
-  return pattern.find_first_not_of('*', p) == pattern.npos;
-}
 
 }  // namespace
 
@@ -77,7 +57,7 @@ std::vector<std::string> WeightBinder::Unexpected() const {
   for (const auto& [name, entry] : store_.tensors()) {
     const bool allowed =
         std::any_of(unused_patterns_.begin(), unused_patterns_.end(),
-                    [&name = name](const std::string& pattern) { return Matches(pattern, name); });
+                    [&name = name](const std::string& pattern) { return MatchesGlob(pattern, name); });
     if (!allowed && !taken_.contains(name)) names.push_back(name);
   }
   return names;

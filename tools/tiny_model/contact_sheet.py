@@ -1,14 +1,16 @@
 #!/usr/bin/env python3
-"""Draw held-out captions with the official pipeline and put the pictures on one sheet.
+"""Draw held-out captions with this project's engine or the official pipeline and put them on one sheet.
 
+    python tools/tiny_model/contact_sheet.py models/tiny sheet.png --engine build/release/qwen-image
     python tools/tiny_model/contact_sheet.py models/tiny sheet.png
     python tools/tiny_model/contact_sheet.py models/tiny sizes.png --sizes 160x96 96x160 192x128
 """
 import argparse
+import subprocess
+import tempfile
 import time
+from pathlib import Path
 
-import torch
-from diffusers import QwenImagePipeline
 from PIL import Image, ImageDraw
 
 from scenes import held_out_captions
@@ -18,7 +20,25 @@ MARGIN = 6
 CAPTION_HEIGHT = 28
 
 
-def draw_pictures(pipeline, captions, size, args):
+def draw_with_engine(captions, size, args):
+    pictures = []
+    with tempfile.TemporaryDirectory() as folder:
+        for seed, caption in enumerate(captions):
+            path = Path(folder) / "picture.png"
+            command = [args.engine, "generate", caption, f"--model={args.model}", f"--output={path}", f"--seed={seed}"]
+            command += [f"--size={size[0]}x{size[1]}", f"--steps={args.steps}", f"--cfg={args.cfg}", "--quiet"]
+            subprocess.run(command, check=True)
+            pictures.append(Image.open(path).copy())
+    return pictures
+
+
+def draw_with_diffusers(captions, size, args):
+    # Imported here: a sheet that the engine draws needs neither.
+    import torch
+    from diffusers import QwenImagePipeline
+
+    pipeline = QwenImagePipeline.from_pretrained(args.model, dtype=torch.float32)
+    pipeline.set_progress_bar_config(disable=True)
     pictures, start = [], time.time()
     for seed, caption in enumerate(captions):
         output = pipeline(
@@ -70,6 +90,7 @@ def main():
     )
     parser.add_argument("model")
     parser.add_argument("sheet")
+    parser.add_argument("--engine", help="the qwen-image program; default: the official pipeline")
     parser.add_argument("--sizes", nargs="+", default=["128x128"], help="WIDTHxHEIGHT")
     parser.add_argument("--count", type=int, default=16, help="number of captions")
     parser.add_argument("--columns", type=int, default=4)
@@ -77,13 +98,11 @@ def main():
     parser.add_argument("--cfg", type=float, default=4.0)
     args = parser.parse_args()
 
-    pipeline = QwenImagePipeline.from_pretrained(args.model, dtype=torch.float32)
-    pipeline.set_progress_bar_config(disable=True)
     captions = held_out_captions(args.count)
     rows = []
     for text in args.sizes:
         size = tuple(int(side) for side in text.split("x"))
-        rows.append(draw_pictures(pipeline, captions, size, args))
+        rows.append((draw_with_engine if args.engine else draw_with_diffusers)(captions, size, args))
     make_sheet(rows, captions, args.columns).save(args.sheet)
 
 
