@@ -1,6 +1,7 @@
-// The engine against the official pipeline, tensor by tensor, without Python: tests/goldens holds what diffusers computed
-// (tools/reference/parity.py goldens). Every run is compared twice: accumulated (it computes everything itself) and
-// isolated (after each comparison it goes on from the reference's tensor), and the pictures pixel by pixel.
+// The engine against the official pipeline, tensor by tensor, without Python: tests/goldens holds what
+// diffusers computed (tools/reference/parity.py goldens). Every run is compared twice: accumulated (it
+// computes everything itself) and isolated (after each comparison it goes on from the reference's tensor),
+// and the pictures pixel by pixel.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -46,7 +47,8 @@ class Goldens : public testing::TestWithParam<GoldenCase> {
  protected:
   Picture Draw(int threads, CheckpointSink* sink) const {
     const Pipeline pipeline(kSource / GetParam().model, {.threads = threads});
-    return pipeline.Generate(RequestOf(reference_.settings()), {.on_progress = {}, .cancel = nullptr, .checkpoints = sink});
+    return pipeline.Generate(RequestOf(reference_.settings()),
+                             {.on_progress = {}, .cancel = nullptr, .checkpoints = sink});
   }
 
   ReferenceRun reference_{kGoldens / GetParam().name};
@@ -70,7 +72,8 @@ TEST_P(Goldens, PictureIsDiffusersPicture) {
   const RgbImage want = ReadPng(kGoldens / GetParam().name / "image.png");
   ASSERT_EQ(picture.width, want.width);
   ASSERT_EQ(picture.height, want.height);
-  for (size_t i = 0; i < want.pixels.size(); ++i) ASSERT_LE(std::abs(picture.rgb[i] - want.pixels[i]), 1) << "value " << i;
+  for (size_t i = 0; i < want.pixels.size(); ++i)
+    ASSERT_LE(std::abs(picture.rgb[i] - want.pixels[i]), 1) << "value " << i;
   EXPECT_GE(Psnr(picture.rgb, want.pixels), 60);
 }
 
@@ -80,7 +83,8 @@ TEST_P(Goldens, PictureDoesNotDependOnTheNumberOfThreads) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Runs, Goldens,
-                         testing::Values(GoldenCase{"tiny_blocks", "models/tiny"}, GoldenCase{"tiny_all", "models/tiny"},
+                         testing::Values(GoldenCase{"tiny_blocks", "models/tiny"},
+                                         GoldenCase{"tiny_all", "models/tiny"},
                                          GoldenCase{"micro_all", "tests/goldens/models/micro"}),
                          [](const auto& info) { return std::string(info.param.name); });
 
@@ -99,7 +103,8 @@ TEST(Checkpoints, ListeningChangesNothing) {
   request.height = 32;
   request.steps = 2;
   const Picture plain = pipeline.Generate(request);
-  const Picture heard = pipeline.Generate(request, {.on_progress = {}, .cancel = nullptr, .checkpoints = &listener});
+  const Picture heard =
+      pipeline.Generate(request, {.on_progress = {}, .cancel = nullptr, .checkpoints = &listener});
   EXPECT_EQ(plain.rgb, heard.rgb);
   EXPECT_GT(listener.count, 500);
 }
@@ -116,7 +121,8 @@ TEST(RunChecker, FindsAPlantedError) {
     }
   } checker(reference, CheckpointLevel::kBlocks, {"*"}, nullptr);
   const Pipeline pipeline(kSource / "models/tiny", {.threads = 2});
-  pipeline.Generate(RequestOf(reference.settings()), {.on_progress = {}, .cancel = nullptr, .checkpoints = &checker});
+  pipeline.Generate(RequestOf(reference.settings()),
+                    {.on_progress = {}, .cancel = nullptr, .checkpoints = &checker});
   EXPECT_FALSE(checker.passed());
   std::vector<std::string> failed;
   for (const CheckedTensor& t : checker.checked()) {

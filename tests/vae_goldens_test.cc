@@ -1,6 +1,6 @@
-// The VAE's encoder and its tiling against the official ones: tests/goldens/micro_encode, micro_encode_all, micro_tiled.
-// The temporal taps and time_convs of the micro model are not zero, so that this also proves that a single frame meets
-// only the last temporal slice.
+// The VAE's encoder and its tiling against the official ones: tests/goldens/micro_encode, micro_encode_all,
+// micro_tiled. The temporal taps and time_convs of the micro model are not zero, so that this also proves
+// that a single frame meets only the last temporal slice.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -45,7 +45,8 @@ TEST_F(VaeGoldens, EncoderModuleByModule) {
   tap("input", image);
   Tensor moments = vae_.Encode(image, compute_, tap);
   tap("moments", moments);
-  Tensor mode({1, vae_.config().z_dim, 1, moments.dim(3), moments.dim(4)});  // the means are the posterior's mode
+  Tensor mode(
+      {1, vae_.config().z_dim, 1, moments.dim(3), moments.dim(4)});  // the means are the posterior's mode
   std::copy_n(moments.data(), mode.size(), mode.data());
   tap("mode", mode);
   EXPECT_TRUE(checker.passed()) << ReportText(checker);
@@ -55,14 +56,16 @@ TEST_F(VaeGoldens, TiledEncoding) {
   const ReferenceRun reference(kGoldens / "micro_encode");
   const Tensor image = Read(reference, "vae_encode/input");
   ExpectClose(vae_.Encode(image, compute_), Read(reference, "vae_encode/moments"));
-  ExpectClose(vae_.EncodeTiled(image, {.min_size = 32, .stride = 24}, compute_), Read(reference, "vae_encode/moments_tiled"));
+  ExpectClose(vae_.EncodeTiled(image, {.min_size = 32, .stride = 24}, compute_),
+              Read(reference, "vae_encode/moments_tiled"));
 }
 
 TEST_F(VaeGoldens, TiledDecoding) {
   const ReferenceRun reference(kGoldens / "micro_tiled");
   const Tensor latents = Read(reference, "vae/pre_decode_latents");
   ExpectClose(vae_.Decode(latents, compute_), Read(reference, "image"));
-  ExpectClose(vae_.DecodeTiled(latents, {.min_size = 32, .stride = 24}, compute_), Read(reference, "image_tiled"));
+  ExpectClose(vae_.DecodeTiled(latents, {.min_size = 32, .stride = 24}, compute_),
+              Read(reference, "image_tiled"));
 }
 
 TEST_F(VaeGoldens, ImpossibleTilesAndSizesAreRefused) {

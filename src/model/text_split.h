@@ -1,9 +1,9 @@
 // What happens to a text before byte-pair encoding: UTF-8 check, NFC, and the split into words by Qwen2's
 // regular expression. All three give what the official `tokenizers` library gives, code point by code point.
 //
-// The expression is a scanner here, not a call to a regex library: PCRE2 follows the Unicode version of the machine it
-// is installed on (Debian 12: 14), the official tokenizer has Unicode 16 built in (see unicode.h). It also makes the time
-// linear, however long a run of spaces is.
+// The expression is a scanner here, not a call to a regex library: PCRE2 follows the Unicode version of the
+// machine it is installed on (Debian 12: 14), the official tokenizer has Unicode 16 built in (see unicode.h).
+// It also makes the time linear, however long a run of spaces is.
 #pragma once
 
 #include <string>

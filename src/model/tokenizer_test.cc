@@ -65,7 +65,7 @@ TEST(Tokenizer, GivesTheOfficialIds) {
   ExpectGoldens(tokenizer);
 }
 
-// Guards against the Unicode version of an installed library: see tools/reference/unicode_tables.py.
+// Guards against the Unicode version of an installed library: see unicode.h.
 TEST(Tokenizer, GivesTheOfficialIdsForEveryCodePoint) {
   const Tokenizer tokenizer(kTiny);
   const Json goldens = ReadJsonFile(kGoldens / "code_points.json");
