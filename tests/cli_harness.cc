@@ -163,7 +163,8 @@ RunningProgram::~RunningProgram() {
 bool RunningProgram::Receive() {
   if (out_ < 0 && err_ < 0 && alive_ < 0) return false;
   pollfd polled[] = {{out_, POLLIN, 0}, {err_, POLLIN, 0}, {alive_, POLLIN, 0}};
-  const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline_ - std::chrono::steady_clock::now());
+  const auto left =
+      std::chrono::ceil<std::chrono::milliseconds>(deadline_ - std::chrono::steady_clock::now());
   const int ready = poll(polled, 3, static_cast<int>(std::max<int64_t>(0, left.count())));
   if (ready < 0 && errno == EINTR) return true;
   if (ready <= 0) {
@@ -249,8 +250,7 @@ void ModelCopy::EditTensors(const std::string& file, const std::function<void(St
   for (const auto& [name, tensor] : tensors) {
     const size_t begin = data.size();
     data += tensor.bytes;
-    header[name] = {
-        {"dtype", tensor.dtype}, {"shape", tensor.shape}, {"data_offsets", {begin, data.size()}}};
+    header[name] = {{"dtype", tensor.dtype}, {"shape", tensor.shape}, {"data_offsets", {begin, data.size()}}};
   }
   Write(file, SafetensorsBytes(header.dump(), data));
 }

@@ -24,13 +24,13 @@ enum class Stream {
 };
 
 struct RunOptions {
-  std::filesystem::path folder;                                   // to run in
-  std::filesystem::path program;                                  // empty: the one under test
-  std::map<std::string, std::optional<std::string>> environment;  // changes; nullopt unsets
+  std::filesystem::path folder = {};                                   // to run in
+  std::filesystem::path program = {};                                  // empty: the one under test
+  std::map<std::string, std::optional<std::string>> environment = {};  // changes; nullopt unsets
   Stream standard_output = Stream::kCaptured;
   Stream standard_error = Stream::kCaptured;
-  std::optional<uint64_t> address_space;  // limits in bytes, as ulimit -v and -f
-  std::optional<uint64_t> file_size;
+  std::optional<uint64_t> address_space = {};  // limits in bytes, as ulimit -v and -f
+  std::optional<uint64_t> file_size = {};
 };
 
 struct RunResult {

@@ -1,8 +1,10 @@
 #include "options.h"
 
+#include <CLI/CLI.hpp>
 #include <charconv>
 #include <cstdlib>
 #include <random>
+#include <set>
 
 #include "core/fail.h"
 #include "files/text.h"
@@ -15,6 +17,14 @@ std::optional<uint64_t> ParseWhole(std::string_view text) {
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (text.empty() || error != std::errc() || end != text.data() + text.size()) return std::nullopt;
   return value;
+}
+
+// An empty value is a script's variable that was never set; CLI11 would take it for "not given".
+void RefuseEmptyValues(CLI::App& command, const std::set<std::string>& may_be_empty) {
+  for (CLI::Option* option : command.get_options()) {
+    if (may_be_empty.contains(option->get_name())) continue;
+    option->check([](const std::string& value) { return value.empty() ? "the value is empty" : ""; });
+  }
 }
 
 }  // namespace
@@ -88,6 +98,7 @@ void AddGenerateOptions(CLI::App& command, GenerateOptions& o) {
   command.add_flag("--json", o.json, "Print one JSON object per picture instead of the summary")
       ->group(reporting);
 
+  RefuseEmptyValues(command, {"--prompt", "--negative-prompt"});
   command.footer(
       "Examples:\n"
       "  qwen-image generate \"a red circle on a blue background\" -o circle.png\n"

@@ -1,7 +1,6 @@
 // What the user typed, and the parsers that turn it into a request.
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <cstdint>
 #include <filesystem>
 #include <optional>
@@ -9,6 +8,10 @@
 #include <vector>
 
 #include "qwen_image/qwen_image.h"
+
+namespace CLI {
+class App;
+}
 
 namespace qwen_image {
 

@@ -165,10 +165,13 @@ TEST(PngBad, NotAPng) {
 }
 
 TEST(PngBad, SizesBeyondTheLimitAreRefusedByTheHeader) {
-  EXPECT_THAT(MessageFor(kSignature + Ihdr(0x80000000, 1, 8, 2) + kEnd), HasSubstr("2147483648 x 1 pixels"));
-  EXPECT_THAT(MessageFor(kSignature + Ihdr(60000, 60000, 8, 2) + kEnd), HasSubstr("60000 x 60000 pixels"));
-  EXPECT_THAT(MessageFor(kSignature + Ihdr(16384, 16384, 8, 2) + kEnd), HasSubstr("16384 x 16384 pixels"));
-  EXPECT_THAT(MessageFor(kSignature + Ihdr(0, 1, 8, 2) + kEnd), HasSubstr("0 x 1 pixels"));
+  EXPECT_THAT(MessageFor(kSignature + Ihdr(0x80000000, 1, 8, 2) + kEnd),
+              HasSubstr("2147483648 x 1 pixels; 1 to 16384 a side"));
+  EXPECT_THAT(MessageFor(kSignature + Ihdr(60000, 60000, 8, 2) + kEnd),
+              HasSubstr("60000 x 60000 pixels; 1 to 16384 a side"));
+  EXPECT_THAT(MessageFor(kSignature + Ihdr(16384, 16384, 8, 2) + kEnd),
+              HasSubstr("16384 x 16384 pixels; 1 to 16384 a side"));
+  EXPECT_THAT(MessageFor(kSignature + Ihdr(0, 1, 8, 2) + kEnd), HasSubstr("0 x 1 pixels; 1 to 16384 a side"));
 }
 
 TEST(PngBad, AFewBytesThatClaimManyPixels) {

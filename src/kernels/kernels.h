@@ -21,7 +21,7 @@ struct WeightMatrix {
   int64_t cols = 0;            // inputs
 };
 
-// y = x · wᵀ + bias, in fp32 arithmetic.
+// y = x · wᵀ + bias, in fp32 arithmetic. A row's result does not depend on the rows it is multiplied with.
 void MatMul(const float* x /*[rows, w.cols]*/, int64_t rows, const WeightMatrix& w,
             const float* bias /*[w.rows] or null*/, float* y /*[rows, w.rows]*/, ThreadPool& pool);
 

@@ -9,7 +9,9 @@ namespace {
 
 using namespace testing;  // NOLINT(google-build-using-namespace): only in this test
 
-const int64_t kSizes[][2] = {{1, 1}, {3, 2}, {5, 5}, {7, 24}, {4, 31}, {9, 96}, {300, 130}, {40, 3072}};
+// Large values, and values small enough for eps to count.
+constexpr float kScales[] = {100.0f, 1e-3f};
+constexpr int64_t kSizes[][2] = {{1, 1}, {3, 2}, {5, 5}, {7, 24}, {4, 31}, {9, 96}, {300, 130}, {40, 3072}};
 
 // A normed value is the input times one factor: a handful of roundings, and those of the sums behind the
 // factor, which the 4 · lanes partial sums keep near √(cols / lanes) units.
@@ -20,11 +22,13 @@ double Tolerance(float want, int64_t cols) {
 TEST(LayerNorm, MatchesReference) {
   ForEachTarget([] {
     for (const auto& [rows, cols] : kSizes) {
-      const std::vector<float> x = Random(rows * cols, 1, 3.0f);
-      std::vector<float> got(x.size()), want(x.size());
-      LayerNorm(x.data(), rows, cols, 1e-6f, got.data(), FourThreads());
-      reference::LayerNorm(x.data(), rows, cols, 1e-6f, want.data());
-      ExpectNear(got, want, [&, c = cols](int64_t i) { return Tolerance(want[i], c); });
+      for (float scale : kScales) {
+        const std::vector<float> x = Random(rows * cols, 1, scale);
+        std::vector<float> got(x.size()), want(x.size());
+        LayerNorm(x.data(), rows, cols, 1e-6f, got.data(), FourThreads());
+        reference::LayerNorm(x.data(), rows, cols, 1e-6f, want.data());
+        ExpectNear(got, want, [&, c = cols](int64_t i) { return Tolerance(want[i], c); });
+      }
     }
   });
 }
@@ -48,13 +52,15 @@ TEST(LayerNorm, KeepsItsAccuracyAtHugeValuesAndOffsets) {
 TEST(RmsNorm, MatchesReference) {
   ForEachTarget([] {
     for (const auto& [rows, cols] : kSizes) {
-      const std::vector<float> x = Random(rows * cols, 3, 100.0f);
-      const std::vector<float> weight = Random(cols, 4);
-      std::vector<float> got(x.size()), want(x.size());
-      RmsNorm(x.data(), rows, cols, weight.data(), 1e-6f, got.data(), FourThreads());
-      reference::RmsNorm(x.data(), rows, cols, weight.data(), 1e-6f, want.data());
-      ExpectNear(got, want, [&, c = cols](int64_t i) { return Tolerance(want[i], c); });
-      EXPECT_LE(Nmse(got, want), 1e-12);
+      for (float scale : kScales) {
+        const std::vector<float> x = Random(rows * cols, 3, scale);
+        const std::vector<float> weight = Random(cols, 4);
+        std::vector<float> got(x.size()), want(x.size());
+        RmsNorm(x.data(), rows, cols, weight.data(), 1e-6f, got.data(), FourThreads());
+        reference::RmsNorm(x.data(), rows, cols, weight.data(), 1e-6f, want.data());
+        ExpectNear(got, want, [&, c = cols](int64_t i) { return Tolerance(want[i], c); });
+        EXPECT_LE(Nmse(got, want), 1e-12);
+      }
     }
   });
 }

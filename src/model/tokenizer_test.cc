@@ -9,6 +9,7 @@
 
 #include "files/json.h"
 #include "files/testing.h"
+#include "model/text_split.h"
 
 namespace qwen_image {
 namespace {
@@ -45,6 +46,31 @@ std::string RefusalAfter(const std::function<void(Json&)>& change) {
   return RefusalOf(tokenizer);
 }
 
+// The lengths in bytes of the words of a text.
+Ids WordsOf(std::string_view text) {
+  const std::string normalized = NormalizeNfc(text);
+  Ids lengths;
+  for (std::string_view rest = normalized; !rest.empty(); rest.remove_prefix(NextWord(rest))) {
+    lengths.push_back(static_cast<int64_t>(NextWord(rest)));
+  }
+  return lengths;
+}
+
+std::string Utf8Of(uint32_t c) {
+  const auto byte = [](uint32_t value) { return static_cast<char>(value); };
+  const auto tail = [&](uint32_t shift) { return byte(0x80 | (c >> shift & 0x3F)); };
+  if (c < 0x80) return {byte(c)};
+  if (c < 0x800) return {byte(0xC0 | c >> 6), tail(0)};
+  if (c < 0x10000) return {byte(0xE0 | c >> 12), tail(6), tail(0)};
+  return {byte(0xF0 | c >> 18), tail(12), tail(6), tail(0)};
+}
+
+// FNV-1a over numbers, as in tools/reference/tokenizer_goldens.py.
+constexpr uint64_t kEmptyHash = 0xCBF29CE484222325;
+void AddToHash(const Ids& numbers, uint64_t& hash) {
+  for (const int64_t number : numbers) hash = (hash ^ static_cast<uint64_t>(number)) * 0x100000001B3;
+}
+
 void ExpectGoldens(const Tokenizer& tokenizer) {
   const Json goldens = ReadJsonFile(kGoldens / "texts.json");
   ASSERT_GE(goldens["rows"].size(), 150u);
@@ -54,6 +80,7 @@ void ExpectGoldens(const Tokenizer& tokenizer) {
     const Ids ids = tokenizer.Encode(text, SpecialTokens::kParse);
     EXPECT_EQ(ids, row["parse"].get<Ids>());
     EXPECT_EQ(tokenizer.Encode(text, SpecialTokens::kLiteral), row["literal"].get<Ids>());
+    EXPECT_EQ(WordsOf(text), row["words"].get<Ids>());
     EXPECT_EQ(tokenizer.Decode(ids), row["decoded"].get<std::string>());
   }
 }
@@ -65,40 +92,26 @@ TEST(Tokenizer, GivesTheOfficialIds) {
   ExpectGoldens(tokenizer);
 }
 
-// Guards against the Unicode version of an installed library: see unicode.h.
-TEST(Tokenizer, GivesTheOfficialIdsForEveryCodePoint) {
+// Guards against the Unicode version of an installed library: see model/unicode.h.
+TEST(Tokenizer, GivesTheOfficialIdsAndWordsForEveryCodePoint) {
   const Tokenizer tokenizer(kTiny);
   const Json goldens = ReadJsonFile(kGoldens / "code_points.json");
   const auto pattern = goldens["rows"][0]["text"].get<std::string>();
   for (size_t i = 1; i < goldens["rows"].size(); ++i) {
     const Json& row = goldens["rows"][i];
     const auto first = row["first"].get<uint32_t>();
-    uint64_t hash = 0xCBF29CE484222325;
-    size_t count = 0;
+    SCOPED_TRACE(fmt::format("U+{:04X} to U+{:04X}", first, first + 4095));
+    uint64_t ids = kEmptyHash, words = kEmptyHash;
     for (uint32_t c = first; c < first + 4096; ++c) {
       if (c >= 0xD800 && c < 0xE000) continue;
-      std::string character;
-      if (c < 0x80) {
-        character = {static_cast<char>(c)};
-      } else if (c < 0x800) {
-        character = {static_cast<char>(0xC0 | c >> 6), static_cast<char>(0x80 | (c & 0x3F))};
-      } else if (c < 0x10000) {
-        character = {static_cast<char>(0xE0 | c >> 12), static_cast<char>(0x80 | (c >> 6 & 0x3F)),
-                     static_cast<char>(0x80 | (c & 0x3F))};
-      } else {
-        character = {static_cast<char>(0xF0 | c >> 18), static_cast<char>(0x80 | (c >> 12 & 0x3F)),
-                     static_cast<char>(0x80 | (c >> 6 & 0x3F)), static_cast<char>(0x80 | (c & 0x3F))};
-      }
+      const std::string character = Utf8Of(c);
       std::string text;
       for (const char p : pattern) text += p == '@' ? character : std::string(1, p);
-      for (const int64_t id : tokenizer.Encode(text, SpecialTokens::kLiteral)) {
-        hash = (hash ^ static_cast<uint64_t>(id)) * 0x100000001B3;
-        ++count;
-      }
+      AddToHash(tokenizer.Encode(text, SpecialTokens::kLiteral), ids);
+      AddToHash(WordsOf(text), words);
     }
-    EXPECT_EQ(count, row["ids"].get<size_t>()) << fmt::format("U+{:04X}…", first);
-    EXPECT_EQ(fmt::format("{:016x}", hash), row["fnv1a"].get<std::string>())
-        << fmt::format("U+{:04X}…", first);
+    EXPECT_EQ(fmt::format("{:016x}", ids), row["ids"].get<std::string>());
+    EXPECT_EQ(fmt::format("{:016x}", words), row["words"].get<std::string>());
   }
 }
 

@@ -56,6 +56,7 @@ TEST(AvailableMemory, IsLimitedByTheGroupThatAContainerSeesAsItsRoot) {
   root.Write("sys/fs/cgroup/memory.max", std::to_string(64 * kMiB) + "\n");
   EXPECT_EQ(AvailableMemory(root.path()), 64 * kMiB);
   root.Write("proc/self/cgroup", "0::/../other\n");
+  root.Write("sys/fs/other/memory.max", "1\n");  // not a control group
   EXPECT_EQ(AvailableMemory(root.path()), 64 * kMiB);
 }
 

@@ -132,15 +132,28 @@ class Reference:
     def literal(self, text):
         return self._plain.encode(text).ids
 
+    def words(self, text):
+        """The bytes of each word after NFC: a small vocabulary gives the same ids for many other splits."""
+        text = self._plain.normalizer.normalize_str(text)
+        words = self._plain.pre_tokenizer.pre_tokenize_str(text)
+        return [len(text[first:last].encode()) for _, (first, last) in words]
+
     def text_row(self, text):
         ids = self.parse(text)
-        return {"text": text, "parse": ids, "literal": self.literal(text), "decoded": self._official.decode(ids)}
+        return {
+            "text": text,
+            "parse": ids,
+            "literal": self.literal(text),
+            "words": self.words(text),
+            "decoded": self._official.decode(ids),
+        }
 
     def block_row(self, first):
-        """The hash of the ids of all texts that put one of 4096 code points into BLOCK_TEXT."""
+        """Hashes of the ids and words of all texts that put one of 4096 code points into BLOCK_TEXT."""
         texts = [BLOCK_TEXT.replace("@", chr(c)) for c in range(first, first + 4096) if not 0xD800 <= c < 0xE000]
         ids = [id for encoding in self._plain.encode_batch(texts) for id in encoding.ids]
-        return {"first": first, "ids": len(ids), "fnv1a": f"{fnv1a(ids):016x}"}
+        words = [size for text in texts for size in self.words(text)]
+        return {"first": first, "ids": f"{fnv1a(ids):016x}", "words": f"{fnv1a(words):016x}"}
 
     def prompt_row(self, prompt):
         text, start, max_length = template()
@@ -167,7 +180,7 @@ def main():
     rows = [reference.text_row(row) for row in TEXTS]
     golden_json.write(args.output / "texts.json", "literal: the ids without any added tokens", rows)
     rows = [{"text": BLOCK_TEXT}, *map(reference.block_row, BLOCKS)]
-    golden_json.write(args.output / "code_points.json", "hashes of literal ids, @ is the code point", rows)
+    golden_json.write(args.output / "code_points.json", "hashes of literal ids and of words; @ is the code point", rows)
     rows = [{"template": text, "start": start, "max_length": max_length}]
     rows += [reference.prompt_row(prompt) for prompt in PROMPTS]
     golden_json.write(args.output / "prompts.json", "the pipeline's template, and prompts in it", rows)
