@@ -56,8 +56,10 @@ void ProgressPrinter::Update(const Progress& progress) {
 
 // "step 7/20, 1.32 s/step, 17 s left"
 std::string ProgressPrinter::Describe(const Progress& p) {
-  if (p.stage == Progress::Stage::kEncodePrompt) return "encoding the prompt";
-  if (p.stage == Progress::Stage::kDecode) return "decoding the picture";
+  if (p.stage != Progress::Stage::kDenoise) {
+    const char* what = p.stage == Progress::Stage::kDecode ? "decoding the picture" : "encoding the prompt";
+    return p.fraction > 0 ? fmt::format("{}, {:.0f} %", what, 100 * p.fraction) : what;
+  }
   std::string text = fmt::format("step {}/{}", p.step, p.steps);
   const double done = DoneFraction(p), elapsed = Seconds(Clock::now() - stage_start_);
   if (done > 0) {

@@ -217,24 +217,25 @@ class AddedTokenReader {
     const Json config = ReadIfThere("tokenizer_config.json");
     const std::string config_name = (folder_ / "tokenizer_config.json").string();
     if (!config.is_null()) CheckConfig(config, config_name);
-    std::vector<std::string> names = NamedTokens(config);
-
+    Json named = config.is_null() ? Json::object() : config;
     const Json& decoder = Member(config, "added_tokens_decoder");
-    if (!decoder.is_null()) {
-      // transformers looks at no other list when this one is there.
+    // transformers looks at no other list when this one is there.
+    const bool has_decoder = !decoder.is_null();
+    const Json map = has_decoder ? Json() : ReadIfThere("special_tokens_map.json");
+    if (map.is_object()) named.update(map);
+    for (const char* key : {"eos_token", "unk_token", "pad_token"}) {
+      if (!named.contains(key)) named[key] = "<|endoftext|>";  // Qwen2Tokenizer's defaults
+    }
+    const std::vector<std::string> names = NamedTokens(named);
+
+    if (has_decoder) {
       ReadDecoder(decoder, config_name);
     } else {
-      const auto more = NamedTokens(ReadIfThere("special_tokens_map.json"));
-      names.insert(names.end(), more.begin(), more.end());
       ReadLegacy(ReadIfThere("added_tokens.json"), std::set<std::string>(names.begin(), names.end()));
       for (const Json& token : Member(tokenizer_json, "added_tokens")) {
         const uint32_t id = TokenIdFrom(Member(token, "id"), Describe(token), files_.where);
         by_id_[id] = ReadAddedToken(token, id, files_.where);
       }
-    }
-    for (const char* key : {"eos_token", "unk_token", "pad_token"}) {
-      if (!config.contains(key))
-        names.emplace_back("<|endoftext|>");  // Qwen2Tokenizer's default for all three
     }
     Number(names);
   }

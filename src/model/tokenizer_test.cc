@@ -189,6 +189,22 @@ TEST(Tokenizer, FindsAddedTokensLeftmostLongestAndAfterNfcIfAsked) {
   EXPECT_EQ(loaded.Decode({853, 850}), "caf\u00e9abc");
 }
 
+// transformers numbers them in this order: roles, Qwen2Tokenizer's default, then the others.
+TEST(Tokenizer, NumbersTokensThatAreOnlyNamedAsTransformersDoes) {
+  const Json tokenizer = TinyJson();
+  const TempFolder folder;
+  folder.Write("vocab.json", tokenizer["model"]["vocab"].dump());
+  folder.Write("merges.txt", MergesText(tokenizer));
+  EXPECT_EQ(Tokenizer(folder.path()).TokenId("<|endoftext|>"), 828);
+  folder.Write("special_tokens_map.json",
+               R"({"additional_special_tokens": ["<|im_start|>", "<|im_end|>"], "eos_token": "<|im_end|>"})");
+  const Tokenizer loaded(folder.path());
+  EXPECT_EQ(loaded.TokenId("<|im_end|>"), 828);
+  EXPECT_EQ(loaded.TokenId("<|endoftext|>"), 829);
+  EXPECT_EQ(loaded.TokenId("<|im_start|>"), 830);
+  EXPECT_EQ(loaded.vocabulary_size(), 831);
+}
+
 TEST(Tokenizer, SaysWhereTextIsNotUtf8) {
   const Tokenizer tokenizer(kTiny);
   const std::string_view broken[] = {
