@@ -247,7 +247,7 @@ TEST_F(Cli, ProgressIsLinesWithoutATerminal) {
   const std::vector<std::string> lines = Lines(result.err);
   ASSERT_GE(lines.size(), 4u) << result.err;
   EXPECT_EQ(lines.front(), "encoding the prompt");
-  EXPECT_EQ(lines.back(), "decoding the picture");
+  EXPECT_THAT(lines.back(), StartsWith("decoding the picture"));  // a slow machine adds how much is done
   EXPECT_THAT(result.err, AllOf(HasSubstr("\nstep 0/2\n"), HasSubstr("\nstep 2/2, ")));
   EXPECT_THAT(result.err, AllOf(Not(HasSubstr("\r")), Not(HasSubstr("\x1b"))));
 }
