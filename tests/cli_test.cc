@@ -3,7 +3,6 @@
 #include <gtest/gtest.h>
 #include <signal.h>
 
-#include <algorithm>
 #include <cmath>
 #include <set>
 #include <sstream>
@@ -24,7 +23,6 @@ using ::testing::ElementsAre;
 using ::testing::EndsWith;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
-using ::testing::IsSupersetOf;
 using ::testing::MatchesRegex;
 using ::testing::Not;
 using ::testing::StartsWith;
@@ -439,6 +437,15 @@ TEST_F(Cli, RefusesPicturesWithoutUsableSettings) {
   ExpectRefused({"generate", "--from", "cut.png"}, kBadInput, "cut.png");
   ExpectRefused({"generate", "--from", "absent.png"}, kBadInput, "absent.png");
   ExpectRefused({"generate", "--from", "."}, kBadInput, ".");
+}
+
+TEST_F(Cli, APictureOfAnotherModelNeedsThatModel) {
+  const ModelCopy other(Path("other"));
+  const std::string model = other.path().string();
+  Run(Arguments{"generate", "x", "-q", "-m", model, "-o", "other.png"} + kQuick);
+  ExpectRefused({"generate", "--from", "other.png"}, kUsage,
+                "\"" + other.path().filename().string() + "\"; say where it is");
+  EXPECT_EQ(Draw({"--from", "other.png", "-m", model}).pixels, ReadPng(Path("other.png")).pixels);
 }
 
 TEST_F(Cli, RefusesHostileSettings) {

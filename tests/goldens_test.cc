@@ -4,6 +4,7 @@
 // and the pictures pixel by pixel.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <filesystem>
 
@@ -107,6 +108,33 @@ TEST(Checkpoints, ListeningChangesNothing) {
       pipeline.Generate(request, {.on_progress = {}, .cancel = nullptr, .checkpoints = &listener});
   EXPECT_EQ(plain.rgb, heard.rgb);
   EXPECT_GT(listener.count, 500);
+}
+
+// With guidance a step takes two passes: what a user sees must go on, not back.
+TEST(Progress, NeverFalls) {
+  const Pipeline pipeline(kSource / "models/tiny", {.threads = 2});
+  GenerateRequest request;
+  request.prompt = "a red circle";
+  request.width = 64;
+  request.height = 32;
+  request.steps = 3;
+  request.cfg = 4;
+  for (const auto tiling : {GenerateRequest::Tiling::kOff, GenerateRequest::Tiling::kOn}) {
+    request.vae_tiling = tiling;
+    std::vector<double> reported;
+    pipeline.Generate(request, {.on_progress =
+                                    [&](const Progress& p) {
+                                      EXPECT_GE(p.fraction, 0);
+                                      EXPECT_LT(p.fraction, 1);
+                                      EXPECT_EQ(p.steps, 3);
+                                      reported.push_back(100.0 * static_cast<double>(p.stage) +
+                                                         static_cast<double>(p.step) + p.fraction);
+                                    },
+                                .cancel = nullptr,
+                                .checkpoints = nullptr});
+    EXPECT_TRUE(std::is_sorted(reported.begin(), reported.end())) << testing::PrintToString(reported);
+    EXPECT_GT(reported.size(), 20u);
+  }
 }
 
 // Proof that the comparison can fail: a tensor that is a little off is found where it is, and nowhere before.

@@ -31,7 +31,8 @@ DebugRun::DebugRun(const DebugOptions& options) : options_(options) {
   CheckRunId(options_.run_id);
   const CheckpointLevel level = ParseCheckpointLevel(options_.checkpoints);
   recorder_ = std::make_unique<RunRecorder>(OwnFolder(), level);
-  if (std::filesystem::exists(ReferenceFolder() / "manifest.json")) {
+  std::error_code error;
+  if (std::filesystem::exists(ReferenceFolder() / "manifest.json", error)) {
     reference_.emplace(ReferenceFolder());
     checker_ = std::make_unique<RunChecker>(*reference_, level, options_.substitute, recorder_.get());
   } else if (!options_.substitute.empty()) {
@@ -79,7 +80,7 @@ bool DebugRun::Finish(const Picture& picture, const GenerateOptions& options, in
   OutputFile file(OwnFolder() / "report.json");
   file.Write(report.data(), report.size());
   file.Commit();
-  if (!options.quiet) Print(stderr, "{}", ReportText(*checker_));
+  if (!options.quiet || !checker_->passed()) Print(stderr, "{}", ReportText(*checker_));
   return checker_->passed();
 }
 

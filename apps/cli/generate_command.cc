@@ -157,8 +157,8 @@ void PrintSummary(const Job& job, const Picture& p) {
     Print(stderr, "note: the prompt has {} tokens; the end was cut off (see --max-sequence-length)\n",
           p.prompt_tokens);
   }
-  Print(stdout, "{}: {}x{}, {} steps, cfg {}, seed {}\n", job.output.string(), p.width, p.height, p.steps,
-        p.cfg, p.seed);
+  Print(stdout, "{}: {}x{}, {} step{}, cfg {}, seed {}\n", job.output.string(), p.width, p.height, p.steps,
+        p.steps == 1 ? "" : "s", p.cfg, p.seed);
   Print(stdout, "  prompt {} + denoise {} ({}/step) + decode {}; peak memory {:.0f} MB\n",
         HumanSeconds(p.seconds.encode_prompt), HumanSeconds(p.seconds.denoise),
         HumanSeconds(p.seconds.denoise / static_cast<double>(p.steps)), HumanSeconds(p.seconds.decode),
@@ -209,8 +209,7 @@ int RunGenerate(GenerateOptions options, const DebugOptions& debug_options, cons
                                         .cancel = &cancel,
                                         .checkpoints = debug ? debug->sink() : nullptr});
     progress.Clear();
-    const Json record = PictureRecord(
-        picture, options, std::filesystem::absolute(model).lexically_normal().filename().string());
+    const Json record = PictureRecord(picture, options, ModelName(model));
     WritePng(job.output, {picture.width, picture.height, picture.rgb}, PngText(record));
     if (options.json) {
       PrintJson(job, picture, record, load_seconds, pipeline.threads());

@@ -69,7 +69,7 @@ int Main(int argc, char** argv) {
   app.footer(
       "Exit codes: 0 success, 1 a comparison failed, 2 wrong usage, 3 bad input file, 4 does not fit in "
       "memory,\n"
-      "5 cannot write the output, 130 interrupted.\n\n"
+      "5 cannot write the output, 70 a bug in the program, 130 interrupted.\n\n"
       "Example:\n  qwen-image generate \"a red circle on a blue background\" -o circle.png\n"
       "More:     qwen-image generate --help");
   DebugOptions debug;

@@ -59,7 +59,8 @@ void AddGenerateOptions(CLI::App& command, GenerateOptions& o) {
                   "True guidance scale; 1 switches it off and halves the time (default: the model's, 4)")
       ->group(picture);
   command
-      .add_option("--seed", o.seed, "A number, the same as torch's CPU generator, or \"random\" (default: 0)")
+      .add_option("--seed", o.seed,
+                  "A number, the same as torch's CPU generator, or \"random\" (also -1; default: 0)")
       ->group(picture);
   command
       .add_option("--count", o.count, "Draw N pictures: seed, seed+1, …, named out-001.png, out-002.png, …")
@@ -160,6 +161,12 @@ std::filesystem::path FindModel(const std::filesystem::path& asked) {
   }
   Fail(ErrorKind::kBadInput,
        "the embedded model was not found beside the program; say which one to use with --model FOLDER");
+}
+
+std::string ModelName(const std::filesystem::path& model) {
+  std::error_code error;
+  const std::filesystem::path full = std::filesystem::absolute(model, error).lexically_normal();
+  return (full.has_filename() ? full : full.parent_path()).filename().string();  // also for "models/tiny/"
 }
 
 }  // namespace qwen_image

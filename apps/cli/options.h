@@ -65,4 +65,7 @@ uint64_t ParseSeed(const std::string& text);
 // none.
 std::filesystem::path FindModel(const std::filesystem::path& asked);
 
+// What a model is called in records: the name of its folder, without the way there.
+std::string ModelName(const std::filesystem::path& model);
+
 }  // namespace qwen_image

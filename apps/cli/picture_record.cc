@@ -63,6 +63,10 @@ void FillFromPicture(const std::filesystem::path& picture, GenerateOptions& o) {
   const std::string where = picture.string() + ": settings";
   const Json json = ParseJson(found->second, where);
   const ConfigReader record(json, where);
+  if (o.model.empty() && record.Has("model") && record.String("model", "") != ModelName(FindModel({}))) {
+    Fail(ErrorKind::kUsage, "{}: the picture was drawn with the model {}; say where it is with --model",
+         picture.string(), Quoted(record.String("model", "")));
+  }
   if (record.Has("latents") && o.latents.empty()) {
     Fail(ErrorKind::kUsage, "{}: the picture was drawn from the noise in {}; give that file with --latents",
          picture.string(), Quoted(record.String("latents", "")));

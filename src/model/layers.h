@@ -18,6 +18,14 @@ struct Compute {
   const CancelFlag& cancel;
   std::function<void(double fraction)> on_progress = {};
 
+  // The same for pass `pass` of `passes` equal ones: its progress is a share of theirs.
+  Compute ForPass(int64_t pass, int64_t passes) const {
+    if (!on_progress) return *this;
+    return {pool, cancel, [report = on_progress, pass, passes](double fraction) {
+              report((static_cast<double>(pass) + fraction) / static_cast<double>(passes));
+            }};
+  }
+
   // To be called before each of a stage's `total` parts.
   void Continue(size_t part, size_t total) const {
     cancel.ThrowIfCancelled();

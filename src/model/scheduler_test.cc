@@ -4,31 +4,23 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <filesystem>
 #include <fstream>
 
 #include "files/json.h"
+#include "files/testing.h"
 #include "qwen_image/error.h"
 
 namespace qwen_image {
 namespace {
 
-namespace fs = std::filesystem;
-
 class SchedulerTest : public testing::Test {
  protected:
-  void SetUp() override {
-    std::string pattern = testing::TempDir() + "scheduler-XXXXXX";
-    folder_ = mkdtemp(pattern.data());
-  }
-  void TearDown() override { fs::remove_all(folder_); }
-
   SchedulerConfig Read(const Json& config) const {
-    std::ofstream(folder_ / "scheduler_config.json") << config.dump();
-    return ReadSchedulerConfig(folder_);
+    std::ofstream(folder_.path() / "scheduler_config.json") << config.dump();
+    return ReadSchedulerConfig(folder_.path());
   }
 
-  fs::path folder_;
+  const TempFolder folder_;
 };
 
 TEST_F(SchedulerTest, GivesTheOfficialSigmasAndTimesteps) {

@@ -17,6 +17,12 @@ namespace {
 
 namespace fs = std::filesystem;
 
+// A file that cannot be looked at counts as there: opening it then says why not.
+bool IsThere(const fs::path& path) {
+  std::error_code error;
+  return fs::exists(path, error) || error;
+}
+
 // `value` as it stands in the file, short enough for a message.
 std::string Show(const Json& value) {
   std::string text = value.dump(-1, ' ', /*ensure_ascii=*/true);
@@ -243,7 +249,7 @@ class AddedTokenReader {
  private:
   Json ReadIfThere(const char* name) const {
     const fs::path path = folder_ / name;
-    return fs::exists(path) ? ReadJsonFile(path) : Json();
+    return IsThere(path) ? ReadJsonFile(path) : Json();
   }
 
   // {"151643": {"content": "<|endoftext|>", …}, …}
@@ -310,7 +316,7 @@ class AddedTokenReader {
 TokenizerFiles ReadTokenizerFiles(const fs::path& folder) {
   TokenizerFiles files;
   Json tokenizer_json;
-  if (fs::exists(folder / "tokenizer.json")) {
+  if (IsThere(folder / "tokenizer.json")) {
     files.where = (folder / "tokenizer.json").string();
     tokenizer_json = ReadJsonFile(folder / "tokenizer.json");
     const Json& model = Member(tokenizer_json, "model");
@@ -318,7 +324,7 @@ TokenizerFiles ReadTokenizerFiles(const fs::path& folder) {
     CheckModel(model, files.where);
     ReadVocabulary(Member(model, "vocab"), files);
     ReadJsonMerges(Member(model, "merges"), files);
-  } else if (fs::exists(folder / "vocab.json") && fs::exists(folder / "merges.txt")) {
+  } else if (IsThere(folder / "vocab.json") && IsThere(folder / "merges.txt")) {
     files.where = (folder / "vocab.json").string();
     ReadVocabulary(ReadJsonFile(folder / "vocab.json"), files);
     ReadMergesText(folder / "merges.txt", files);

@@ -63,15 +63,19 @@ struct TileGeometry {
 
 // Runs `process` on all tiles of `input` and lays their blended results into `output` ([1, c, (1,) h, w]).
 void ProcessTiles(const Tensor& input, const TileGeometry& g,
-                  const std::function<Tensor(const Tensor&)>& process, Tensor& output) {
+                  const std::function<Tensor(const Tensor& tile, int64_t index, int64_t count)>& process,
+                  Tensor& output) {
   const int64_t height = input.shape().end()[-2], width = input.shape().end()[-1];
   const int64_t out_height = output.shape().end()[-2], out_width = output.shape().end()[-1];
   const int64_t blend = g.out_size - g.out_stride;
+  const int64_t count =
+      ((height + g.in_stride - 1) / g.in_stride) * ((width + g.in_stride - 1) / g.in_stride);
+  int64_t index = 0;
   std::vector<Tensor> above;  // the tiles of the row before, already blended
   for (int64_t top = 0, out_top = 0; top < height; top += g.in_stride, out_top += g.out_stride) {
     std::vector<Tensor> row;
     for (int64_t left = 0, out_left = 0; left < width; left += g.in_stride, out_left += g.out_stride) {
-      Tensor tile = process(Cut(input, top, left, g.in_size));
+      Tensor tile = process(Cut(input, top, left, g.in_size), index++, count);
       if (!above.empty()) BlendRows(above[row.size()], tile, blend);
       if (!row.empty()) BlendCols(row.back(), tile, blend);
 
@@ -108,7 +112,10 @@ Tensor Vae::DecodeTiled(const Tensor& latents, const VaeTiling& tiling, const Co
   Tensor image({1, config_.input_channels, latents.dim(3) * scale, latents.dim(4) * scale});
   ProcessTiles(
       latents, {tiling.min_size / scale, tiling.stride / scale, tiling.min_size, tiling.stride},
-      [&](const Tensor& tile) { return DecodeTile(tile, compute, {}); }, image);
+      [&](const Tensor& tile, int64_t index, int64_t count) {
+        return DecodeTile(tile, compute.ForPass(index, count), {});
+      },
+      image);
   return image;
 }
 
@@ -118,7 +125,10 @@ Tensor Vae::EncodeTiled(const Tensor& image, const VaeTiling& tiling, const Comp
   Tensor moments({1, 2 * config_.z_dim, 1, image.dim(2) / scale, image.dim(3) / scale});
   ProcessTiles(
       image, {tiling.min_size, tiling.stride, tiling.min_size / scale, tiling.stride / scale},
-      [&](const Tensor& tile) { return EncodeTile(tile, compute, {}); }, moments);
+      [&](const Tensor& tile, int64_t index, int64_t count) {
+        return EncodeTile(tile, compute.ForPass(index, count), {});
+      },
+      moments);
   return moments;
 }
 

@@ -1,23 +1,19 @@
 #include "parity/reference_run.h"
 
 #include <gtest/gtest.h>
-#include <stdlib.h>
 
 #include <fstream>
 
 #include "files/json.h"
+#include "files/testing.h"
 #include "qwen_image/error.h"
 
 namespace qwen_image {
 namespace {
 
-namespace fs = std::filesystem;
-
 class ReferenceRunTest : public testing::Test {
  protected:
   void SetUp() override {
-    std::string pattern = testing::TempDir() + "run-XXXXXX";
-    folder_ = mkdtemp(pattern.data());
     manifest_ = {{"schema", 1},
                  {"prompt", "a"},
                  {"negative_prompt", nullptr},
@@ -29,20 +25,19 @@ class ReferenceRunTest : public testing::Test {
                  {"checkpoints_level", "blocks"},
                  {"checkpoints", {{{"name", "image"}, {"file", "image.npy"}}}}};
   }
-  void TearDown() override { fs::remove_all(folder_); }
 
   ReferenceRun Open() const {
-    std::ofstream(folder_ / "manifest.json") << manifest_.dump();
-    return ReferenceRun(folder_);
+    std::ofstream(folder_.path() / "manifest.json") << manifest_.dump();
+    return ReferenceRun(folder_.path());
   }
 
-  fs::path folder_;
+  const TempFolder folder_;
   Json manifest_;
 };
 
 TEST_F(ReferenceRunTest, ReadsSettingsAndTensors) {
   const std::vector<float> values = {1, 2, 3};
-  WriteNpy(folder_ / "image.npy", values.data(), {1, 3});
+  WriteNpy(folder_.path() / "image.npy", values.data(), {1, 3});
   const ReferenceRun run = Open();
   EXPECT_EQ(run.settings().seed, uint64_t{1} << 63);
   EXPECT_FALSE(run.settings().negative_prompt);
@@ -51,7 +46,7 @@ TEST_F(ReferenceRunTest, ReadsSettingsAndTensors) {
 }
 
 TEST_F(ReferenceRunTest, RefusesBrokenManifests) {
-  EXPECT_THROW(ReferenceRun{folder_}, Error) << "no manifest";
+  EXPECT_THROW(ReferenceRun{folder_.path()}, Error) << "no manifest";
   const Json good = manifest_;
   manifest_["checkpoints"] = Json::array();
   EXPECT_THROW(Open(), Error) << "no checkpoints";

@@ -26,12 +26,19 @@ class Stopwatch {
   std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
 };
 
+enum class Which { kPositive, kNegative };  // prompt
+
 // What the steps of one run share.
 struct Run {
   const GenerateRequest& request;
   const Settings& settings;
   const Compute& compute;
   Tap tap;
+
+  // With guidance every prompt and every step takes two passes, one for each prompt.
+  Compute PassFor(Which which) const {
+    return compute.ForPass(which == Which::kNegative, settings.guided() ? 2 : 1);
+  }
 };
 
 // Hidden states of the prompt's own tokens: without the template's first ones, at most max_sequence_length.
@@ -41,8 +48,6 @@ Tensor CutPromptEmbeds(const Tensor& hidden_states, int64_t dropped, int64_t max
   std::copy_n(hidden_states.row(dropped), tokens * width, embeds.data());
   return embeds;
 }
-
-enum class Which { kPositive, kNegative };
 
 struct EncodedText {
   Tensor embeds;  // [1, tokens, width]
@@ -59,7 +64,7 @@ EncodedText EncodeText(const Pipeline::Impl& model, const Run& run, const std::s
           {1, static_cast<int64_t>(encoded.ids.size())});
 
   const Tensor hidden_states = model.text_encoder.Encode(
-      encoded.ids, run.compute, run.tap.Under(negative ? "text_encoder.neg/" : "text_encoder/"));
+      encoded.ids, run.PassFor(which), run.tap.Under(negative ? "text_encoder.neg/" : "text_encoder/"));
   EncodedText text{
       CutPromptEmbeds(hidden_states, encoded.dropped, run.request.max_sequence_length), encoded.prompt_tokens,
       encoded.truncated || hidden_states.dim(1) - encoded.dropped > run.request.max_sequence_length};
@@ -93,10 +98,11 @@ Tensor PredictNoise(const Pipeline::Impl& model, const Run& run, const Tensor& l
     return run.tap ? run.tap.Under(fmt::format("transformer/step{:03}{}/", step, suffix)) : Tap();
   };
   Tensor velocity = model.transformer.PredictVelocity(latents, prompt_embeds, timestep, run.settings.grid,
-                                                      run.compute, step_tap(""));
+                                                      run.PassFor(Which::kPositive), step_tap(""));
   if (negative_embeds) {
-    const Tensor negative = model.transformer.PredictVelocity(
-        latents, *negative_embeds, timestep, run.settings.grid, run.compute, step_tap(".neg"));
+    const Tensor negative =
+        model.transformer.PredictVelocity(latents, *negative_embeds, timestep, run.settings.grid,
+                                          run.PassFor(Which::kNegative), step_tap(".neg"));
     ApplyTrueCfg(negative, static_cast<float>(run.settings.cfg), velocity);
   }
   return velocity;
@@ -120,7 +126,7 @@ std::vector<uint8_t> ToRgb(const Tensor& image) {
       std::count_if(image.data(), image.data() + image.size(), [](float v) { return !std::isfinite(v); });
   if (broken > 0) {
     Fail(ErrorKind::kBadInput,
-         "{} of the picture's {} values are NaN or infinite: the weights are damaged, or a LoRA or "
+         "{} of the picture's {} values are NaN or infinite: the weights are damaged, or the "
          "guidance scale does not suit them; no picture was made",
          broken, image.size());
   }
@@ -177,6 +183,8 @@ Picture Pipeline::Generate(const GenerateRequest& request, const GenerateHooks& 
     negative_embeds = EncodeText(model, run, settings.negative_prompt, Which::kNegative).embeds;
   picture.prompt_tokens = text.prompt_tokens;
   picture.prompt_truncated = text.truncated;
+  model.text_encoder.store()
+      .ReleasePages();  // memory for the next stage; a later run finds them in the page cache
   picture.seconds.encode_prompt = encode_watch.Seconds();
 
   // 3. Draw the noise, 4. lay out the noise levels.
@@ -196,6 +204,7 @@ Picture Pipeline::Generate(const GenerateRequest& request, const GenerateHooks& 
   }
   report(Progress::Stage::kDenoise, settings.steps);
   run.tap("final_latents_packed", latents);
+  model.transformer.store().ReleasePages();
   picture.seconds.denoise = denoise_watch.Seconds();
 
   // 6. Decode the latents into pixels.

@@ -11,7 +11,10 @@ namespace {
 
 constexpr int64_t kFloat = sizeof(float);
 
-double Gigabytes(int64_t bytes) { return static_cast<double>(bytes) / 1e9; }
+std::string HumanBytes(int64_t bytes) {
+  const auto amount = static_cast<double>(bytes);
+  return amount < 1e9 ? fmt::format("{:.0f} MB", amount / 1e6) : fmt::format("{:.1f} GB", amount / 1e9);
+}
 
 int64_t WeightBytes(const std::filesystem::path& folder) {
   int64_t bytes = 0;
@@ -60,10 +63,10 @@ void CheckWeightsFit(const ModelFolder& folder) {
       std::max({WeightBytes(folder.text_encoder), WeightBytes(folder.transformer), WeightBytes(folder.vae)});
   if (largest > available) {
     Fail(ErrorKind::kOutOfMemory,
-         "{}: the largest part of the model needs {:.1f} GB of memory, but only {:.1f} GB are "
+         "{}: the largest part of the model needs {} of memory, but only {} are "
          "available; use a machine with more memory, or --ignore-memory to read from disk at every step "
          "(very slow)",
-         folder.root.string(), Gigabytes(largest), Gigabytes(available));
+         folder.root.string(), HumanBytes(largest), HumanBytes(available));
   }
 }
 
@@ -77,9 +80,9 @@ void CheckWorkspaceFits(const Pipeline::Impl& model, const GenerateRequest& requ
   const int64_t needed = std::max(denoise, decode);
   if (needed > available) {
     Fail(ErrorKind::kOutOfMemory,
-         "a picture of {}x{} needs about {:.1f} GB of memory with this model, but only {:.1f} GB are "
+         "a picture of {}x{} needs about {} of memory with this model, but only {} are "
          "available; choose a smaller --size",
-         settings.width, settings.height, Gigabytes(needed), Gigabytes(available));
+         settings.width, settings.height, HumanBytes(needed), HumanBytes(available));
   }
 }
 

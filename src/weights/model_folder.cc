@@ -191,10 +191,10 @@ ModelDefaults ReadModelDefaults(const fs::path& root) {
   const DefaultsReader reader(object, where);
   // 16 pixels are one token: the VAE's factor 8 and a patch of 2.
   return {.name = reader.Text("name", 200),
-          .width = reader.Integer("width", 16, 16384, 16),
-          .height = reader.Integer("height", 16, 16384, 16),
+          .width = reader.Integer("width", 16, 8192, 16),
+          .height = reader.Integer("height", 16, 8192, 16),
           .steps = reader.Integer("steps", 1, 1000),
-          .cfg = reader.Number("cfg", 0, 100),
+          .cfg = reader.Number("cfg", 0, 1000),
           .negative_prompt = reader.Text("negative_prompt", 65536)};
 }
 

@@ -8,7 +8,9 @@
 namespace qwen_image {
 namespace {
 
-constexpr size_t kMaxLines = 40;
+// All of them, even if not one tensor of the real transformer (1933) fits; a hostile file cannot fill the
+// screen.
+constexpr size_t kMaxLines = 4000;
 
 }  // namespace
 
