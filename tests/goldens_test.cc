@@ -56,14 +56,14 @@ class Goldens : public testing::TestWithParam<GoldenCase> {
 };
 
 TEST_P(Goldens, WholeRunStaysWithinTheAccumulatedTolerances) {
-  RunChecker checker(reference_, CheckpointLevel::kAll, {}, nullptr);
+  RunChecker checker(reference_, CheckpointSelection("all"), {}, nullptr);
   Draw(2, &checker);
   EXPECT_TRUE(checker.passed()) << ReportText(checker);
   EXPECT_GT(checker.checked().size(), 14u);
 }
 
 TEST_P(Goldens, EveryOperationAloneStaysWithinTheIsolatedTolerances) {
-  RunChecker checker(reference_, CheckpointLevel::kAll, {"*"}, nullptr);
+  RunChecker checker(reference_, CheckpointSelection("all"), {"*"}, nullptr);
   Draw(2, &checker);
   EXPECT_TRUE(checker.passed()) << ReportText(checker);
 }
@@ -147,7 +147,7 @@ TEST(RunChecker, FindsAPlantedError) {
       if (name == "transformer/step001/transformer_blocks.2:img") std::get<float*>(view.data)[17] += 0.5f;
       RunChecker::OnCheckpoint(name, view);
     }
-  } checker(reference, CheckpointLevel::kBlocks, {"*"}, nullptr);
+  } checker(reference, CheckpointSelection("blocks"), {"*"}, nullptr);
   const Pipeline pipeline(kSource / "models/tiny", {.threads = 2});
   pipeline.Generate(RequestOf(reference.settings()),
                     {.on_progress = {}, .cancel = nullptr, .checkpoints = &checker});

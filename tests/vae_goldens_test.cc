@@ -39,7 +39,7 @@ class VaeGoldens : public testing::Test {
 
 TEST_F(VaeGoldens, EncoderModuleByModule) {
   const ReferenceRun reference(kGoldens / "micro_encode_all");
-  RunChecker checker(reference, CheckpointLevel::kAll, {}, nullptr);
+  RunChecker checker(reference, CheckpointSelection("all"), {}, nullptr);
   Tensor image = Read(reference, "vae_encode/input");
   const Tap tap = Tap(&checker).Under("vae_encode/");
   tap("input", image);

@@ -29,12 +29,12 @@ void TakeOrMatch(std::optional<T>& own, const T& reference, const char* what) {
 
 DebugRun::DebugRun(const DebugOptions& options) : options_(options) {
   CheckRunId(options_.run_id);
-  const CheckpointLevel level = ParseCheckpointLevel(options_.checkpoints);
-  recorder_ = std::make_unique<RunRecorder>(OwnFolder(), level);
+  const CheckpointSelection selection(options_.checkpoints);
+  recorder_ = std::make_unique<RunRecorder>(OwnFolder(), selection);
   std::error_code error;
   if (std::filesystem::exists(ReferenceFolder() / "manifest.json", error)) {
     reference_.emplace(ReferenceFolder());
-    checker_ = std::make_unique<RunChecker>(*reference_, level, options_.substitute, recorder_.get());
+    checker_ = std::make_unique<RunChecker>(*reference_, selection, options_.substitute, recorder_.get());
   } else if (!options_.substitute.empty()) {
     Fail(ErrorKind::kUsage, "--substitute needs a reference run in {}", ReferenceFolder().string());
   }
@@ -69,7 +69,7 @@ CheckpointSink* DebugRun::sink() {
 bool DebugRun::Finish(const Picture& picture, const GenerateOptions& options, int threads) {
   recorder_->Finish({picture.prompt, picture.negative_prompt, picture.width, picture.height, picture.steps,
                      picture.cfg, picture.seed, options.MaxSequenceLength()},
-                    options_.checkpoints, threads);
+                    threads);
   if (!checker_) {
     if (!options.quiet)
       Print(stderr, "tensors saved in {}; no reference in {} to compare with\n", OwnFolder().string(),

@@ -118,8 +118,8 @@ void AddDebugOptions(CLI::App& app, DebugOptions& o) {
                "command")
       ->group(group);
   app.add_option("--artifacts", o.artifacts, "Another folder than debug_artifacts")->group(group);
-  app.add_option("--checkpoints", o.checkpoints, "How deep: boundaries, blocks (default) or all")
-      ->check(CLI::IsMember({"boundaries", "blocks", "all"}))
+  app.add_option("--checkpoints", o.checkpoints,
+                 "How deep: boundaries, blocks (default), all, or names with '*', separated by commas")
       ->group(group);
   app.add_option(
          "--substitute", o.substitute,

@@ -101,6 +101,7 @@ class Pipeline {
   Picture Generate(const GenerateRequest& request, const GenerateHooks& hooks = {}) const;
 
   struct Impl;  // the library's own
+  const Impl& impl() const { return *impl_; }
 
  private:
   std::unique_ptr<Impl> impl_;

@@ -42,6 +42,15 @@ void Attention(const float* q /*[queries, heads, head_dim]*/, const float* k /*[
                const float* v /*[keys, kv_heads, head_dim]*/, const AttentionShape& shape,
                float* out /*[queries, heads, head_dim], dense*/, ThreadPool& pool);
 
+// For looking into an attention, not for running one: its weights softmax_j(q[i, h] · k[j, h'] / √head_dim),
+// …
+void AttentionWeights(const float* q, const float* k, const AttentionShape& shape,
+                      float* weights /*[heads, queries, keys]*/, ThreadPool& pool);
+// … and each head's entropy as a share of the largest possible, log(keys): 0 is one key, 1 is all keys alike.
+// The mean over at most `max_queries` evenly spread queries.
+void AttentionEntropy(const float* q, const float* k, const AttentionShape& shape, int64_t max_queries,
+                      float* entropy /*[heads]*/, ThreadPool& pool);
+
 struct Conv2dShape {
   int64_t in_channels = 0;
   int64_t out_channels = 0;

@@ -1,10 +1,9 @@
 #include "model/transformer.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
-
-#include "core/fail.h"
-#include "weights/config_reader.h"
 
 namespace qwen_image {
 namespace {
@@ -13,15 +12,31 @@ constexpr float kEps = 1e-6f;           // of every norm in this model
 constexpr int64_t kTimeChannels = 256;  // width of the sinusoidal timestep embedding
 constexpr float kRopeTheta = 10000.0f;
 
+// What the attention itself never holds in memory; computed beside it, and only for listeners who ask.
+void ShowAttention(const Tensor& query, const Tensor& key, const AttentionShape& shape, ThreadPool& pool,
+                   const Tap& tap) {
+  constexpr int64_t kSampledQueries = 64;  // enough for a mean over a head
+  if (tap.Wants(":attn_weights")) {
+    Tensor weights({1, shape.heads, shape.queries, shape.keys});
+    AttentionWeights(query.data(), key.data(), shape, weights.data(), pool);
+    tap(":attn_weights", weights);
+  }
+  if (tap.Wants(":attn_entropy")) {
+    Tensor entropy({1, shape.heads});
+    AttentionEntropy(query.data(), key.data(), shape, kSampledQueries, entropy.data(), pool);
+    tap(":attn_entropy", entropy);
+  }
+}
+
 }  // namespace
 
 // A '.' begins a module of the block, whose weights and checkpoint have this name; a ':' begins a tensor that
 // no module returns.
 struct Transformer::StreamNames {
-  const char *mod, *norm1, *modulated1;
+  const char *mod, *norm1, *modulated1, *gate1;
   const char *to_q, *to_k, *to_v, *norm_q, *norm_k, *query_rope, *key_rope;
   const char *to_out, *attn_residual;
-  const char *norm2, *modulated2, *mlp, *mlp_proj, *mlp_gelu, *mlp_out;
+  const char *norm2, *modulated2, *gate2, *mlp, *mlp_proj, *mlp_gelu, *mlp_out;
   const char* stream;
 
   static const StreamNames kImg, kTxt;
@@ -31,6 +46,7 @@ const Transformer::StreamNames Transformer::StreamNames::kImg = {
     .mod = ".img_mod.1",
     .norm1 = ".img_norm1",
     .modulated1 = ":img_modulated1",
+    .gate1 = ":img_gate1",
     .to_q = ".attn.to_q",
     .to_k = ".attn.to_k",
     .to_v = ".attn.to_v",
@@ -42,6 +58,7 @@ const Transformer::StreamNames Transformer::StreamNames::kImg = {
     .attn_residual = ":img_attn_residual",
     .norm2 = ".img_norm2",
     .modulated2 = ":img_modulated2",
+    .gate2 = ":img_gate2",
     .mlp = ".img_mlp",
     .mlp_proj = ".img_mlp.net.0.proj",
     .mlp_gelu = ".img_mlp.net.0",
@@ -53,6 +70,7 @@ const Transformer::StreamNames Transformer::StreamNames::kTxt = {
     .mod = ".txt_mod.1",
     .norm1 = ".txt_norm1",
     .modulated1 = ":txt_modulated1",
+    .gate1 = ":txt_gate1",
     .to_q = ".attn.add_q_proj",
     .to_k = ".attn.add_k_proj",
     .to_v = ".attn.add_v_proj",
@@ -64,55 +82,13 @@ const Transformer::StreamNames Transformer::StreamNames::kTxt = {
     .attn_residual = ":txt_attn_residual",
     .norm2 = ".txt_norm2",
     .modulated2 = ":txt_modulated2",
+    .gate2 = ":txt_gate2",
     .mlp = ".txt_mlp",
     .mlp_proj = ".txt_mlp.net.0.proj",
     .mlp_gelu = ".txt_mlp.net.0",
     .mlp_out = ".txt_mlp.net.2",
     .stream = ":txt",
 };
-
-TransformerConfig ReadTransformerConfig(const std::filesystem::path& folder) {
-  const std::filesystem::path path = folder / "config.json";
-  const Json json = ReadJsonFile(path);
-  const ConfigReader config(json, path.string());
-
-  TransformerConfig c;
-  c.num_layers = config.Int("num_layers", 1, 4096, c.num_layers);
-  c.num_attention_heads = config.Int("num_attention_heads", 1, 4096, c.num_attention_heads);
-  c.attention_head_dim = config.Int("attention_head_dim", 2, 4096, c.attention_head_dim);
-  c.in_channels = config.Int("in_channels", 4, 4096, c.in_channels);
-  c.out_channels = config.Int("out_channels", 1, 4096, c.out_channels);
-  c.patch_size = config.Int("patch_size", 2, 2, c.patch_size);
-  c.joint_attention_dim = config.Int("joint_attention_dim", 1, 1 << 20, c.joint_attention_dim);
-  if (config.Has("axes_dims_rope")) {
-    const std::vector<int64_t> axes = config.Ints("axes_dims_rope", 2, 4096);
-    if (axes.size() != 3) Fail(ErrorKind::kBadInput, "{}: axes_dims_rope needs 3 values", config.where());
-    std::copy(axes.begin(), axes.end(), c.axes_dims_rope.begin());
-  }
-  int64_t rope_width = 0;
-  for (int64_t axis : c.axes_dims_rope) {
-    if (axis % 2 != 0)
-      Fail(ErrorKind::kBadInput, "{}: axes_dims_rope holds the odd width {}", config.where(), axis);
-    rope_width += axis;
-  }
-  if (rope_width != c.attention_head_dim) {
-    Fail(ErrorKind::kBadInput, "{}: the axes of axes_dims_rope add up to {}, but attention_head_dim is {}",
-         config.where(), rope_width, c.attention_head_dim);
-  }
-  if (c.in_channels != c.patch_size * c.patch_size * c.out_channels) {
-    Fail(ErrorKind::kBadInput, "{}: in_channels {} is not 4 × out_channels {}", config.where(), c.in_channels,
-         c.out_channels);
-  }
-  if (config.Bool("guidance_embeds", false)) {
-    Fail(ErrorKind::kBadInput, "{}: guidance-distilled models (guidance_embeds) are not supported",
-         config.where());
-  }
-  if (config.Bool("use_additional_t_cond", false) || config.Bool("use_layer3d_rope", false)) {
-    Fail(ErrorKind::kBadInput, "{}: this is a Qwen-Image-Layered transformer, which is not supported yet",
-         config.where());
-  }
-  return c;
-}
 
 Transformer::Transformer(const std::filesystem::path& folder)
     : config_(ReadTransformerConfig(folder)), store_(WeightStore::OpenFolder(folder)) {
@@ -230,12 +206,12 @@ struct Transformer::Scratch {
 };
 
 // norm1, modulation, q/k/v with their norms and RoPE, into this stream's rows of the joint sequence.
-void Transformer::ProjectQkv(const Stream& w, const Tensor& hidden_states, const float* mod, Span span,
+void Transformer::ProjectQkv(const Stream& w, const Tensor& hidden_states, float* mod, Span span,
                              const RopeTable& rope, Scratch& s, ThreadPool& pool, const Tap& tap) const {
   const int64_t dim = config_.inner_dim(), heads = config_.num_attention_heads,
                 head_dim = config_.attention_head_dim;
   const StreamNames& names = *w.names;
-  const float *shift = mod, *scale = mod + dim;
+  float *shift = mod, *scale = mod + dim, *gate = mod + 2 * dim;
   const Shape flat = {1, span.count, dim}, split = {1, span.count, heads, head_dim};
   float *q = s.query.row(span.begin), *k = s.key.row(span.begin), *v = s.value.row(span.begin);
   float* x = s.modulated.data();
@@ -244,6 +220,7 @@ void Transformer::ProjectQkv(const Stream& w, const Tensor& hidden_states, const
   tap(names.norm1, x, flat);
   Modulate(x, span.count, dim, scale, shift, x, pool);
   tap(names.modulated1, x, flat);
+  tap(names.gate1, gate, {1, dim});
 
   w.to_q(x, span.count, q, pool);
   tap(names.to_q, q, flat);
@@ -277,11 +254,11 @@ void Transformer::FinishAttention(const Stream& w, Tensor& hidden_states, const 
 }
 
 // norm2, modulation, MLP, gated residual.
-void Transformer::RunMlp(const Stream& w, Tensor& hidden_states, const float* mod, Scratch& s,
-                         ThreadPool& pool, const Tap& tap) const {
+void Transformer::RunMlp(const Stream& w, Tensor& hidden_states, float* mod, Scratch& s, ThreadPool& pool,
+                         const Tap& tap) const {
   const int64_t dim = config_.inner_dim(), tokens = hidden_states.dim(1);
   const StreamNames& names = *w.names;
-  const float *shift = mod + 3 * dim, *scale = mod + 4 * dim, *gate = mod + 5 * dim;
+  float *shift = mod + 3 * dim, *scale = mod + 4 * dim, *gate = mod + 5 * dim;
   const Shape flat = {1, tokens, dim}, wide = {1, tokens, 4 * dim};
   float* x = s.modulated.data();
 
@@ -289,6 +266,7 @@ void Transformer::RunMlp(const Stream& w, Tensor& hidden_states, const float* mo
   tap(names.norm2, x, flat);
   Modulate(x, tokens, dim, scale, shift, x, pool);
   tap(names.modulated2, x, flat);
+  tap(names.gate2, gate, {1, dim});
 
   w.mlp.proj(x, tokens, s.mlp_hidden.data(), pool);
   tap(names.mlp_proj, s.mlp_hidden.data(), wide);
@@ -313,15 +291,15 @@ void Transformer::RunBlock(const Block& w, Tensor& img, Tensor& txt, const Tenso
 
   ProjectQkv(w.img, img, s.img_mod.data(), img_span, rope, s, pool, tap);
   ProjectQkv(w.txt, txt, s.txt_mod.data(), txt_span, rope, s, pool, tap);
-  Attention(s.query.data(), s.key.data(), s.value.data(),
-            {.queries = tokens,
-             .keys = tokens,
-             .heads = config_.num_attention_heads,
-             .kv_heads = config_.num_attention_heads,
-             .head_dim = config_.attention_head_dim,
-             .q_stride = config_.inner_dim(),
-             .kv_stride = config_.inner_dim()},
-            s.attn_output.data(), pool);
+  const AttentionShape shape = {.queries = tokens,
+                                .keys = tokens,
+                                .heads = config_.num_attention_heads,
+                                .kv_heads = config_.num_attention_heads,
+                                .head_dim = config_.attention_head_dim,
+                                .q_stride = config_.inner_dim(),
+                                .kv_stride = config_.inner_dim()};
+  ShowAttention(s.query, s.key, shape, pool, tap);
+  Attention(s.query.data(), s.key.data(), s.value.data(), shape, s.attn_output.data(), pool);
   tap(":attn_output", s.attn_output);
 
   FinishAttention(w.img, img, s.img_mod.data(), img_span, s, pool, tap);

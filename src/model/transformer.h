@@ -80,11 +80,11 @@ class Transformer {
   Stream BindStream(WeightBinder& binder, const std::string& block, const StreamNames& names) const;
   RopeTable MakeRope(int64_t text_tokens, TokenGrid grid) const;
   Tensor EmbedTimestep(float timestep, ThreadPool& pool, const Tap& tap) const;
-  void ProjectQkv(const Stream& w, const Tensor& hidden_states, const float* mod, Span span,
-                  const RopeTable& rope, Scratch& s, ThreadPool& pool, const Tap& tap) const;
+  void ProjectQkv(const Stream& w, const Tensor& hidden_states, float* mod, Span span, const RopeTable& rope,
+                  Scratch& s, ThreadPool& pool, const Tap& tap) const;
   void FinishAttention(const Stream& w, Tensor& hidden_states, const float* mod, Span span, Scratch& s,
                        ThreadPool& pool, const Tap& tap) const;
-  void RunMlp(const Stream& w, Tensor& hidden_states, const float* mod, Scratch& s, ThreadPool& pool,
+  void RunMlp(const Stream& w, Tensor& hidden_states, float* mod, Scratch& s, ThreadPool& pool,
               const Tap& tap) const;
   void RunBlock(const Block& w, Tensor& img, Tensor& txt, const Tensor& silu_temb, const RopeTable& rope,
                 Scratch& s, ThreadPool& pool, const Tap& tap) const;

@@ -1,9 +1,11 @@
 #include "parity/level.h"
 
+#include <algorithm>
 #include <array>
 
 #include "core/fail.h"
 #include "core/glob.h"
+#include "files/text.h"
 
 namespace qwen_image {
 namespace {
@@ -45,20 +47,57 @@ bool IsBlock(std::string_view component, std::string_view module) {
   return IsIndexed(module, "decoder.up_blocks.", "");
 }
 
+std::optional<CheckpointLevel> ParseLevel(std::string_view word) {
+  if (word == "boundaries") return CheckpointLevel::kBoundaries;
+  if (word == "blocks") return CheckpointLevel::kBlocks;
+  if (word == "all") return CheckpointLevel::kAll;
+  return std::nullopt;
+}
+
+// A pattern, a path, or the name of a boundary; a misspelt level is none of them.
+bool LooksLikeCheckpoint(std::string_view word) {
+  return word.find_first_of("*/:_") != word.npos || word == "image" || word == "sigmas" ||
+         word == "timesteps";
+}
+
 }  // namespace
 
 CheckpointLevel LevelOf(std::string_view checkpoint) {
   if (checkpoint.find('/') == checkpoint.npos || checkpoint == "vae/pre_decode_latents")
     return CheckpointLevel::kBoundaries;
+  if (checkpoint.ends_with(":attn_weights") || checkpoint.ends_with(":attn_entropy"))
+    return CheckpointLevel::kOnRequest;
   const std::string_view component = checkpoint.substr(0, checkpoint.find_first_of("./"));
   return IsBlock(component, AfterLastSlash(checkpoint)) ? CheckpointLevel::kBlocks : CheckpointLevel::kAll;
 }
 
-CheckpointLevel ParseCheckpointLevel(std::string_view text) {
-  if (text == "boundaries") return CheckpointLevel::kBoundaries;
-  if (text == "blocks") return CheckpointLevel::kBlocks;
-  if (text == "all") return CheckpointLevel::kAll;
-  Fail(ErrorKind::kUsage, "unknown checkpoint level \"{}\" (expected boundaries, blocks or all)", text);
+CheckpointSelection::CheckpointSelection(const std::string& text) : text_(text) {
+  for (size_t begin = 0; begin <= text.size();) {
+    const size_t end = std::min(text.find(',', begin), text.size());
+    const std::string word = text.substr(begin, end - begin);
+    begin = end + 1;
+    if (const auto level = ParseLevel(word)) {
+      level_ = level_ ? std::max(*level_, *level) : *level;
+    } else if (LooksLikeCheckpoint(word)) {
+      globs_.push_back(word);
+    } else {
+      Fail(ErrorKind::kUsage,
+           "unknown checkpoint level {} (expected boundaries, blocks, all, or names such as "
+           "'transformer/step000/*.attn.to_q', separated by commas)",
+           Quoted(word));
+    }
+  }
+}
+
+bool CheckpointSelection::Contains(std::string_view checkpoint) const {
+  const CheckpointLevel level = LevelOf(checkpoint);
+  if (level_ && level <= *level_) return true;
+  return std::any_of(globs_.begin(), globs_.end(), [&](const std::string& glob) {
+    return MatchesGlob(glob, checkpoint) &&
+           // A mere '*' must not fill a disk with attention weights.
+           (level != CheckpointLevel::kOnRequest ||
+            glob.find(checkpoint.substr(checkpoint.rfind(':'))) != glob.npos);
+  });
 }
 
 }  // namespace qwen_image

@@ -1,7 +1,10 @@
 // How deep a run is recorded. The names of each level are DESIGN's: see docs/debugging.md.
 #pragma once
 
+#include <optional>
+#include <string>
 #include <string_view>
+#include <vector>
 
 namespace qwen_image {
 
@@ -9,10 +12,25 @@ enum class CheckpointLevel {
   kBoundaries,  // what passes between the components
   kBlocks,      // and the output of every layer and block
   kAll,         // and of every module, and the tensors between modules
+  kOnRequest,   // and what is large or derived (:attn_weights, :attn_entropy): only by name
 };
 
 CheckpointLevel LevelOf(std::string_view checkpoint);  // the shallowest level that records it
-CheckpointLevel ParseCheckpointLevel(
-    std::string_view text);  // "boundaries", "blocks", "all"; throws Error kUsage
+
+// The checkpoints a user asked for: "blocks", "*attn.to_q", "boundaries,*blocks.3:attn_weights".
+class CheckpointSelection {
+ public:
+  // Levels and globs ('*' matches any text), separated by commas. Throws Error kUsage for a word that is
+  // neither.
+  explicit CheckpointSelection(const std::string& text);
+
+  bool Contains(std::string_view checkpoint) const;
+  const std::string& text() const { return text_; }
+
+ private:
+  std::string text_;
+  std::optional<CheckpointLevel> level_;  // the deepest of those named
+  std::vector<std::string> globs_;
+};
 
 }  // namespace qwen_image

@@ -25,9 +25,33 @@ TEST(Level, BoundariesBlocksAndTheRest) {
   }
 }
 
-TEST(Level, UnknownWordsAreRefused) {
-  EXPECT_EQ(ParseCheckpointLevel("blocks"), CheckpointLevel::kBlocks);
-  EXPECT_THROW(ParseCheckpointLevel("deep"), Error);
+TEST(CheckpointSelection, LevelsHoldTheShallowerOnes) {
+  const CheckpointSelection blocks("blocks");
+  EXPECT_TRUE(blocks.Contains("prompt_embeds"));
+  EXPECT_TRUE(blocks.Contains("transformer/step000/transformer_blocks.3:img"));
+  EXPECT_FALSE(blocks.Contains("transformer/step000/transformer_blocks.3:img_gate1"));
+}
+
+TEST(CheckpointSelection, GlobsAndLevelsAreUnited) {
+  const CheckpointSelection selection("boundaries,*.attn.to_q,vae/decoder.conv_in");
+  EXPECT_TRUE(selection.Contains("sigmas"));
+  EXPECT_TRUE(selection.Contains("transformer/step000/transformer_blocks.3.attn.to_q"));
+  EXPECT_TRUE(selection.Contains("vae/decoder.conv_in"));
+  EXPECT_FALSE(selection.Contains("vae/decoder.conv_out"));
+  EXPECT_FALSE(CheckpointSelection("*.attn.to_q").Contains("sigmas"));
+}
+
+TEST(CheckpointSelection, LargeTensorsAreRecordedByNameOnly) {
+  const char* weights = "transformer/step000/transformer_blocks.3:attn_weights";
+  EXPECT_FALSE(CheckpointSelection("all").Contains(weights));
+  EXPECT_FALSE(CheckpointSelection("*").Contains(weights));
+  EXPECT_TRUE(CheckpointSelection("blocks,*blocks.3:attn_weights").Contains(weights));
+  EXPECT_FALSE(CheckpointSelection("*blocks.2:attn_weights").Contains(weights));
+}
+
+TEST(CheckpointSelection, UnknownWordsAreRefused) {
+  for (const char* text : {"deep", "", "blocks,", "All"})
+    EXPECT_THROW(CheckpointSelection{text}, Error) << text;
 }
 
 }  // namespace

@@ -25,7 +25,7 @@ void RunRecorder::OnCheckpoint(const std::string& name, const CheckpointView& vi
                           {"dtype", is_float ? "float32" : "int64"}});
 }
 
-void RunRecorder::Finish(const RunSettings& s, const std::string& level, int threads) {
+void RunRecorder::Finish(const RunSettings& s, int threads) {
   const Json manifest = {{"schema", 1},
                          {"tool", "qwen-image.cpp"},
                          {"pipeline", "QwenImagePipeline"},
@@ -38,7 +38,7 @@ void RunRecorder::Finish(const RunSettings& s, const std::string& level, int thr
                          {"seed", s.seed},
                          {"max_sequence_length", s.max_sequence_length},
                          {"dtype", "float32"},
-                         {"checkpoints_level", level},
+                         {"checkpoints_level", selection_.text()},
                          {"threads", threads},
                          {"checkpoints", checkpoints_}};
   const std::string text = manifest.dump(1) + "\n";
@@ -47,16 +47,17 @@ void RunRecorder::Finish(const RunSettings& s, const std::string& level, int thr
   file.Commit();
 }
 
-RunChecker::RunChecker(const ReferenceRun& reference, CheckpointLevel level,
+RunChecker::RunChecker(const ReferenceRun& reference, CheckpointSelection selection,
                        std::vector<std::string> substitute, RunRecorder* recorder)
     : reference_(reference),
-      level_(std::min(level, ParseCheckpointLevel(reference.level()))),
+      selection_(std::move(selection)),
+      reference_selection_(reference.level()),
       substitute_(std::move(substitute)),
       recorder_(recorder),
       mode_(substitute_.empty() ? ErrorMode::kAccumulated : ErrorMode::kIsolated) {}
 
 bool RunChecker::Wants(std::string_view name) const {
-  return LevelOf(name) <= level_ || (recorder_ && recorder_->Wants(name));
+  return Compares(name) || (recorder_ && recorder_->Wants(name));
 }
 
 bool RunChecker::Substitutes(const std::string& name) const {
@@ -66,7 +67,7 @@ bool RunChecker::Substitutes(const std::string& name) const {
 
 void RunChecker::OnCheckpoint(const std::string& name, const CheckpointView& view) {
   if (recorder_ && recorder_->Wants(name)) recorder_->OnCheckpoint(name, view);
-  if (LevelOf(name) > level_) return;
+  if (!Compares(name)) return;
   if (!reference_.Has(name)) {
     extra_.push_back(name);
     return;
@@ -98,7 +99,7 @@ void RunChecker::OnCheckpoint(const std::string& name, const CheckpointView& vie
 std::vector<std::string> RunChecker::missing() const {
   std::vector<std::string> names;
   for (const std::string& name : reference_.checkpoints()) {
-    if (LevelOf(name) <= level_ && !seen_.contains(name)) names.push_back(name);
+    if (Compares(name) && !seen_.contains(name)) names.push_back(name);
   }
   return names;
 }

@@ -20,18 +20,18 @@ namespace qwen_image {
 
 class RunRecorder : public CheckpointSink {
  public:
-  RunRecorder(std::filesystem::path folder, CheckpointLevel level)
-      : folder_(std::move(folder)), level_(level) {}
+  RunRecorder(std::filesystem::path folder, CheckpointSelection selection)
+      : folder_(std::move(folder)), selection_(std::move(selection)) {}
 
-  bool Wants(std::string_view name) const override { return LevelOf(name) <= level_; }
+  bool Wants(std::string_view name) const override { return selection_.Contains(name); }
   void OnCheckpoint(const std::string& name, const CheckpointView& view) override;
 
   // Writes manifest.json last: a folder without one is a run that did not finish.
-  void Finish(const RunSettings& settings, const std::string& level, int threads);
+  void Finish(const RunSettings& settings, int threads);
 
  private:
   std::filesystem::path folder_;
-  CheckpointLevel level_;
+  CheckpointSelection selection_;
   Json checkpoints_ = Json::array();
 };
 
@@ -47,8 +47,8 @@ struct CheckedTensor {
 class RunChecker : public CheckpointSink {
  public:
   // `substitute`: globs of the checkpoints that the run takes over from the reference after comparing them.
-  RunChecker(const ReferenceRun& reference, CheckpointLevel level, std::vector<std::string> substitute,
-             RunRecorder* recorder);
+  RunChecker(const ReferenceRun& reference, CheckpointSelection selection,
+             std::vector<std::string> substitute, RunRecorder* recorder);
 
   bool Wants(std::string_view name) const override;
   void OnCheckpoint(const std::string& name, const CheckpointView& view) override;
@@ -61,8 +61,12 @@ class RunChecker : public CheckpointSink {
  private:
   bool Substitutes(const std::string& name) const;
 
+  bool Compares(std::string_view name) const {
+    return selection_.Contains(name) && reference_selection_.Contains(name);
+  }
+
   const ReferenceRun& reference_;
-  CheckpointLevel level_;
+  CheckpointSelection selection_, reference_selection_;
   std::vector<std::string> substitute_;
   RunRecorder* recorder_;  // may be null
   ErrorMode mode_;
