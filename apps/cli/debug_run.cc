@@ -1,8 +1,11 @@
 #include "debug_run.h"
 
+#include <algorithm>
+
 #include "core/fail.h"
 #include "files/output_file.h"
 #include "files/text.h"
+#include "pipeline/pipeline_impl.h"
 #include "print.h"
 
 namespace qwen_image {
@@ -25,19 +28,48 @@ void TakeOrMatch(std::optional<T>& own, const T& reference, const char* what) {
   }
 }
 
+std::optional<ValueRange> RangeIn(const ReferenceRun& reference, const std::string& name) {
+  if (!reference.Has(name)) return std::nullopt;
+  const NpyArray array = reference.Read(name);
+  const auto* values = std::get_if<std::vector<float>>(&array.values);
+  if (!values || values->empty()) return std::nullopt;
+  const auto [min, max] = std::minmax_element(values->begin(), values->end());
+  return ValueRange{*min, *max};
+}
+
+KnownRanges RangesFor(const Pipeline& pipeline, const ReferenceRun* reference) {
+  if (reference) return [reference](const std::string& name) { return RangeIn(*reference, name); };
+  const TransformerConfig& config = pipeline.impl().transformer.config();
+  if (config.num_layers == 60 && config.inner_dim() == 3072) return QwenImageRange;
+  return {};
+}
+
 }  // namespace
 
 DebugRun::DebugRun(const DebugOptions& options) : options_(options) {
-  CheckRunId(options_.run_id);
   const CheckpointSelection selection(options_.checkpoints);
-  recorder_ = std::make_unique<RunRecorder>(OwnFolder(), selection);
   std::error_code error;
-  if (std::filesystem::exists(ReferenceFolder() / "manifest.json", error)) {
-    reference_.emplace(ReferenceFolder());
-    checker_ = std::make_unique<RunChecker>(*reference_, selection, options_.substitute, recorder_.get());
-  } else if (!options_.substitute.empty()) {
-    Fail(ErrorKind::kUsage, "--substitute needs a reference run in {}", ReferenceFolder().string());
+  if (!options_.run_id.empty()) {
+    CheckRunId(options_.run_id);
+    recorder_ = std::make_unique<RunRecorder>(OwnFolder(), selection);
+    if (std::filesystem::exists(ReferenceFolder() / "manifest.json", error)) {
+      reference_.emplace(ReferenceFolder());
+      checker_ = std::make_unique<RunChecker>(*reference_, selection, options_.substitute, recorder_.get());
+    }
   }
+  const char* needy = !options_.substitute.empty() ? "--substitute"
+                      : !options_.only.empty()     ? "--only"
+                                                   : nullptr;
+  if (needy && !reference_) {
+    if (!recorder_) Fail(ErrorKind::kUsage, "{} needs a reference run: give --debug=RUN_ID too", needy);
+    Fail(ErrorKind::kUsage, "{} needs a reference run in {}", needy, ReferenceFolder().string());
+  }
+}
+
+void DebugRun::Watch(const Pipeline& pipeline) {
+  if (options_.trace.empty()) return;
+  tracer_ = std::make_unique<RunTracer>(CheckpointSelection(options_.checkpoints),
+                                        RangesFor(pipeline, reference()), sink());
 }
 
 void DebugRun::FillFromReference(GenerateOptions& o) const {
@@ -63,13 +95,28 @@ void DebugRun::FillFromReference(GenerateOptions& o) const {
 }
 
 CheckpointSink* DebugRun::sink() {
-  return checker_ ? static_cast<CheckpointSink*>(checker_.get()) : recorder_.get();
+  if (tracer_) return tracer_.get();
+  if (checker_) return checker_.get();
+  return recorder_.get();
 }
 
-bool DebugRun::Finish(const Picture& picture, const GenerateOptions& options, int threads) {
-  recorder_->Finish({picture.prompt, picture.negative_prompt, picture.width, picture.height, picture.steps,
-                     picture.cfg, picture.seed, options.MaxSequenceLength()},
-                    threads);
+bool DebugRun::Finish(const RunSettings& settings, const GenerateOptions& options, int threads) {
+  bool healthy = true;
+  if (tracer_) {
+    tracer_->WriteTrace(options_.trace);
+    healthy = tracer_->healthy();
+    if (!options.quiet) {
+      Print(stderr, "{}trace written to {}: open it in ui.perfetto.dev or chrome://tracing\n",
+            tracer_->Table(), options_.trace.string());
+    }
+    if (!healthy) Print(stderr, "health: FAILED (NaN, infinity, or values far out of range)\n");
+  }
+  const bool agrees = !recorder_ || FinishComparison(settings, options, threads);
+  return healthy && agrees;
+}
+
+bool DebugRun::FinishComparison(const RunSettings& settings, const GenerateOptions& options, int threads) {
+  recorder_->Finish(settings, threads);
   if (!checker_) {
     if (!options.quiet)
       Print(stderr, "tensors saved in {}; no reference in {} to compare with\n", OwnFolder().string(),
@@ -82,6 +129,27 @@ bool DebugRun::Finish(const Picture& picture, const GenerateOptions& options, in
   file.Commit();
   if (!options.quiet || !checker_->passed()) Print(stderr, "{}", ReportText(*checker_));
   return checker_->passed();
+}
+
+std::optional<Tensor> ReferenceInputs::Floats(const std::string& checkpoint) const {
+  if (!reference_.Has(checkpoint)) return std::nullopt;
+  const NpyArray array = reference_.Read(checkpoint);
+  const auto* values = std::get_if<std::vector<float>>(&array.values);
+  if (!values)
+    Fail(ErrorKind::kBadInput, "the reference's {} holds {}, not floats", Quoted(checkpoint), array.dtype);
+  Tensor tensor(array.shape);
+  std::copy(values->begin(), values->end(), tensor.data());
+  return tensor;
+}
+
+std::optional<std::vector<int64_t>> ReferenceInputs::Ids(const std::string& checkpoint) const {
+  if (!reference_.Has(checkpoint)) return std::nullopt;
+  NpyArray array = reference_.Read(checkpoint);
+  auto* values = std::get_if<std::vector<int64_t>>(&array.values);
+  if (!values)
+    Fail(ErrorKind::kBadInput, "the reference's {} holds {}, not whole numbers", Quoted(checkpoint),
+         array.dtype);
+  return std::move(*values);
 }
 
 }  // namespace qwen_image

@@ -1,4 +1,4 @@
-// --debug: records a run and compares it with a reference run of the same id.
+// --debug: records a run and compares it with a reference run of the same id. --trace: watches its health.
 #pragma once
 
 #include <memory>
@@ -6,6 +6,8 @@
 
 #include "options.h"
 #include "parity/run_recorder.h"
+#include "parity/trace.h"
+#include "pipeline/component_run.h"
 #include "qwen_image/qwen_image.h"
 
 namespace qwen_image {
@@ -14,23 +16,40 @@ class DebugRun {
  public:
   explicit DebugRun(const DebugOptions& options);
 
+  bool on() const { return recorder_ || !options_.trace.empty(); }
+  const ReferenceRun* reference() const { return reference_ ? &*reference_ : nullptr; }
+
   // Takes prompt and settings from the reference's manifest where the user gave none, and refuses to compare
   // runs with different ones. Throws Error kUsage.
   void FillFromReference(GenerateOptions& options) const;
 
-  CheckpointSink* sink();
+  void Watch(const Pipeline& pipeline);  // to be called when the model is loaded: --trace asks what it is
+  CheckpointSink* sink();                // null: nobody listens
 
-  // Writes the manifest and report.json, and prints the comparison. Returns false if it failed.
-  bool Finish(const Picture& picture, const GenerateOptions& options, int threads);
+  // Writes and prints what was found. Returns false if a comparison or the run's health failed.
+  bool Finish(const RunSettings& settings, const GenerateOptions& options, int threads);
 
  private:
   std::filesystem::path ReferenceFolder() const { return options_.artifacts / options_.run_id / "ref"; }
   std::filesystem::path OwnFolder() const { return options_.artifacts / options_.run_id / "cpp"; }
+  bool FinishComparison(const RunSettings& settings, const GenerateOptions& options, int threads);
 
   DebugOptions options_;
   std::optional<ReferenceRun> reference_;
   std::unique_ptr<RunRecorder> recorder_;
   std::unique_ptr<RunChecker> checker_;
+  std::unique_ptr<RunTracer> tracer_;
+};
+
+// A reference run's tensors as the inputs of one component.
+class ReferenceInputs : public ComponentInputs {
+ public:
+  explicit ReferenceInputs(const ReferenceRun& reference) : reference_(reference) {}
+  std::optional<Tensor> Floats(const std::string& checkpoint) const override;
+  std::optional<std::vector<int64_t>> Ids(const std::string& checkpoint) const override;
+
+ private:
+  const ReferenceRun& reference_;
 };
 
 }  // namespace qwen_image

@@ -6,7 +6,9 @@
 #include <csignal>
 #include <new>
 
+#include "checkpoint_list.h"
 #include "core/cancel.h"
+#include "core/fail.h"
 #include "files/text.h"
 #include "generate_command.h"
 #include "kernels/kernels.h"
@@ -49,7 +51,6 @@ std::string ParseErrorText(const CLI::App& app, const CLI::ParseError& error) {
     if (!word.starts_with('-')) return fmt::format("there is no command {}", Quoted(word));
   }
   if (!app.remaining().empty()) return fmt::format("unknown option {}", app.remaining().front());
-  if (dynamic_cast<const CLI::RequiredError*>(&error)) return "a command is missing, for example generate";
   return error.what();
 }
 
@@ -64,7 +65,7 @@ void OpenStandardStreams() {
 int Main(int argc, char** argv) {
   CLI::App app{"Draws pictures from text with the Qwen-Image models, on plain CPUs."};
   app.name("qwen-image");
-  app.require_subcommand(1);
+  app.require_subcommand(0, 1);
   app.set_version_flag("--version", fmt::format("qwen-image {} ({})", Version(), InstructionSet()));
   app.footer(
       "Exit codes: 0 success, 1 a comparison failed, 2 wrong usage, 3 bad input file, 4 does not fit in "
@@ -85,6 +86,9 @@ int Main(int argc, char** argv) {
     Print(stderr, "qwen-image: {} (see qwen-image --help)\n", Printable(ParseErrorText(app, error), 1000));
     return ExitCode(ErrorKind::kUsage);
   }
+  if (debug.list_checkpoints) return ListCheckpoints(generate, debug, interrupted);
+  if (app.get_subcommands().empty())
+    Fail(ErrorKind::kUsage, "a command is missing, for example generate (see qwen-image --help)");
   return RunGenerate(generate, debug, interrupted);
 }
 

@@ -120,11 +120,24 @@ void AddDebugOptions(CLI::App& app, DebugOptions& o) {
   app.add_option("--artifacts", o.artifacts, "Another folder than debug_artifacts")->group(group);
   app.add_option("--checkpoints", o.checkpoints,
                  "How deep: boundaries, blocks (default), all, or names with '*', separated by commas")
+      ->each([&](const std::string&) { o.checkpoints_given = true; })
       ->group(group);
   app.add_option(
          "--substitute", o.substitute,
          "After comparing them, go on from the reference's tensors with these names ('*' matches any text)")
       ->delimiter(',')
+      ->group(group);
+  app.add_option(
+         "--only", o.only,
+         "With --debug: run one component on the reference's inputs: vae, transformer or text_encoder")
+      ->check(CLI::IsMember({"vae", "transformer", "text_encoder"}))
+      ->group(group);
+  app.add_flag(
+         "--trace{trace.json}", o.trace,
+         "Watch the run's health: range, NaN, attention entropy, time and memory of every layer, as a table "
+         "and as a file for ui.perfetto.dev. Given as --trace=FILE before the command")
+      ->group(group);
+  app.add_flag("--list-checkpoints", o.list_checkpoints, "Print the names of all checkpoints and stop")
       ->group(group);
 }
 

@@ -21,7 +21,11 @@ struct DebugOptions {
   std::string run_id;  // empty: off
   std::filesystem::path artifacts = "debug_artifacts";
   std::string checkpoints = "blocks";
+  bool checkpoints_given = false;
   std::vector<std::string> substitute;
+  std::string only;             // a component; empty: the whole pipeline
+  std::filesystem::path trace;  // empty: off
+  bool list_checkpoints = false;
 };
 
 struct GenerateOptions {

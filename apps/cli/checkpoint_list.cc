@@ -1,0 +1,52 @@
+#include "checkpoint_list.h"
+
+#include "core/checkpoint.h"
+#include "parity/level.h"
+#include "print.h"
+
+namespace qwen_image {
+namespace {
+
+const char* LevelName(CheckpointLevel level) {
+  switch (level) {
+    case CheckpointLevel::kBoundaries:
+      return "boundaries";
+    case CheckpointLevel::kBlocks:
+      return "blocks";
+    case CheckpointLevel::kAll:
+      return "all";
+    case CheckpointLevel::kOnRequest:
+      return "by name";
+  }
+  return "?";
+}
+
+class NamePrinter : public CheckpointSink {
+ public:
+  explicit NamePrinter(const DebugOptions& debug) {
+    if (debug.checkpoints_given) selection_.emplace(debug.checkpoints);
+  }
+  bool Wants(std::string_view name) const override { return !selection_ || selection_->Contains(name); }
+  void OnCheckpoint(const std::string& name, const CheckpointView&) override {
+    Print(stdout, "{:<10}  {}\n", LevelName(LevelOf(name)), name);
+  }
+
+ private:
+  std::optional<CheckpointSelection> selection_;  // none: every one
+};
+
+}  // namespace
+
+int ListCheckpoints(const GenerateOptions& options, const DebugOptions& debug, const CancelFlag& cancel) {
+  // The names depend on the model, the steps and guidance only: the smallest picture passes them all.
+  const Pipeline pipeline(FindModel(options.model), {.threads = options.threads});
+  GenerateRequest request;
+  request.width = request.height = 32;
+  request.steps = options.steps.value_or(1);
+  request.cfg = options.cfg;
+  NamePrinter printer(debug);
+  pipeline.Generate(request, {.on_progress = {}, .cancel = &cancel, .checkpoints = &printer});
+  return 0;
+}
+
+}  // namespace qwen_image

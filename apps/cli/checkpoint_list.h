@@ -1,0 +1,12 @@
+#pragma once
+
+#include "core/cancel.h"
+#include "options.h"
+
+namespace qwen_image {
+
+// --list-checkpoints: prints the name of every checkpoint that a run with these options would pass, in order.
+// Returns the exit code; throws Error.
+int ListCheckpoints(const GenerateOptions& options, const DebugOptions& debug, const CancelFlag& cancel);
+
+}  // namespace qwen_image

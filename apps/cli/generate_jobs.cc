@@ -1,0 +1,139 @@
+#include "generate_jobs.h"
+
+#include <fmt/chrono.h>
+
+#include <ctime>
+#include <fstream>
+#include <sstream>
+
+#include "core/fail.h"
+#include "files/npy.h"
+#include "files/output_file.h"
+#include "files/text.h"
+
+namespace qwen_image {
+namespace {
+
+// The whole file, which may also be a pipe such as /dev/stdin.
+std::string ReadPromptsFile(const std::filesystem::path& path) {
+  constexpr size_t kMaxBytes = 64 << 20;
+  std::ifstream file(path, std::ios::binary);
+  std::string text;
+  std::vector<char> block(1 << 16);
+  while (file && text.size() <= kMaxBytes) {
+    file.read(block.data(), static_cast<std::streamsize>(block.size()));
+    text.append(block.data(), static_cast<size_t>(file.gcount()));
+  }
+  if (text.size() > kMaxBytes)
+    Fail(ErrorKind::kBadInput, "{} is too large for a list of prompts", path.string());
+  if (!file.eof()) Fail(ErrorKind::kBadInput, "cannot read {}", path.string());
+  constexpr std::string_view kByteOrderMark = "\uFEFF";
+  if (text.starts_with(kByteOrderMark)) text.erase(0, kByteOrderMark.size());
+  return text;
+}
+
+std::vector<std::string> ReadPrompts(const GenerateOptions& o) {
+  if (o.prompts_file.empty()) {
+    if (!o.has_prompt)
+      Fail(ErrorKind::kUsage, "nothing to draw: give a prompt, --prompts FILE or --from PICTURE");
+    if (!IsUtf8(o.prompt)) Fail(ErrorKind::kUsage, "the prompt is not valid UTF-8: {}", Quoted(o.prompt));
+    return {o.prompt};
+  }
+  if (o.has_prompt) Fail(ErrorKind::kUsage, "give either a prompt or --prompts FILE, not both");
+  std::istringstream lines(ReadPromptsFile(o.prompts_file));
+  std::vector<std::string> prompts;
+  std::string line;
+  for (int64_t number = 1; std::getline(lines, line); ++number) {
+    if (line.ends_with('\r')) line.pop_back();
+    if (!IsUtf8(line))
+      Fail(ErrorKind::kBadInput, "{}, line {}: not valid UTF-8", o.prompts_file.string(), number);
+    if (line.find_first_not_of(" \t") != line.npos) prompts.push_back(line);
+  }
+  if (prompts.empty()) Fail(ErrorKind::kBadInput, "{} holds no prompt", o.prompts_file.string());
+  return prompts;
+}
+
+GenerateRequest MakeRequest(const GenerateOptions& o) {
+  GenerateRequest request;
+  request.negative_prompt = o.negative_prompt;
+  if (o.negative_prompt && !IsUtf8(*o.negative_prompt))
+    Fail(ErrorKind::kUsage, "the negative prompt is not valid UTF-8: {}", Quoted(*o.negative_prompt));
+  request.width = o.width;
+  request.height = o.height;
+  if (!o.size.empty()) {
+    if (o.width || o.height) Fail(ErrorKind::kUsage, "give either --size or --width and --height, not both");
+    std::tie(request.width, request.height) = ParseSize(o.size);
+  }
+  request.steps = o.steps;
+  request.cfg = o.cfg;
+  request.seed = o.seed.empty() ? 0 : ParseSeed(o.seed);
+  request.max_sequence_length = o.MaxSequenceLength();
+  request.reference_special_tokens = o.reference_special_tokens;
+  request.vae_tiling = o.vae_tiling == "on"    ? GenerateRequest::Tiling::kOn
+                       : o.vae_tiling == "off" ? GenerateRequest::Tiling::kOff
+                                               : GenerateRequest::Tiling::kAuto;
+  if (!o.latents.empty()) {
+    const Tensor latents = ReadNpyFloat(o.latents);
+    request.latents = InitialLatents{latents.shape(), {latents.data(), latents.data() + latents.size()}};
+  }
+  return request;
+}
+
+std::filesystem::path DefaultOutput() {
+  const std::time_t now = std::time(nullptr);
+  const std::string stem = fmt::format("picture-{:%Y%m%d-%H%M%S}", fmt::localtime(now));
+  std::string name = stem + ".png";
+  std::error_code error;
+  for (int i = 2; std::filesystem::exists(name, error); ++i) name = fmt::format("{}-{}.png", stem, i);
+  return name;
+}
+
+// Checked before anything is computed: nobody wants to hear after an hour that a PNG cannot be called
+// out.jpg.
+std::filesystem::path CheckedOutput(const GenerateOptions& o) {
+  if (o.output.empty()) return DefaultOutput();
+  std::string extension = o.output.extension().string();
+  for (char& c : extension) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  if (extension != ".png" && !extension.empty()) {
+    Fail(ErrorKind::kUsage, "{}: pictures are written as PNG; choose a name that ends in .png",
+         o.output.string());
+  }
+  return o.output;
+}
+
+// One picture keeps the name; several are numbered: out-001.png.
+std::filesystem::path NumberedOutput(const std::filesystem::path& output, size_t index, size_t total) {
+  if (total == 1) return output;
+  std::filesystem::path name = output.stem();
+  name += fmt::format("-{:03}", index + 1);
+  name += output.extension();
+  return output.parent_path() / name;
+}
+
+}  // namespace
+
+std::vector<Job> PlanJobs(const GenerateOptions& o) {
+  const GenerateRequest base = MakeRequest(o);
+  const std::vector<std::string> prompts = ReadPrompts(o);
+  const std::filesystem::path output = CheckedOutput(o);
+  if (!o.latents.empty() && o.count > 1)
+    Fail(ErrorKind::kUsage,
+         "--count would draw the same picture again and again: --latents replaces the seed");
+  const size_t total = prompts.size() * static_cast<size_t>(o.count);
+  if (total > static_cast<size_t>(kMaxPictures))
+    Fail(ErrorKind::kUsage, "{} pictures are too many for one run; at most {} are drawn", total,
+         kMaxPictures);
+  std::vector<Job> jobs;
+  for (const std::string& prompt : prompts) {
+    for (int64_t i = 0; i < o.count; ++i) {
+      Job job{base, NumberedOutput(output, jobs.size(), total)};
+      job.request.prompt = prompt;
+      job.request.seed += static_cast<uint64_t>(i);
+      CheckWritable(job.output);
+      jobs.push_back(std::move(job));
+    }
+  }
+  return jobs;
+}
+
+}  // namespace qwen_image

@@ -1,0 +1,70 @@
+// RunTracer: a sink that watches a run's health while it goes: range, NaN and infinity of every layer,
+// entropy of every attention head, time and memory. It stands before another sink (or none) and does not
+// count what that one costs.
+#pragma once
+
+#include <chrono>
+#include <filesystem>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/checkpoint.h"
+#include "parity/level.h"
+
+namespace qwen_image {
+
+struct ValueRange {
+  double min = 0, max = 0;
+};
+
+// Which values of a checkpoint are normal; nothing where nobody knows.
+using KnownRanges = std::function<std::optional<ValueRange>(const std::string& checkpoint)>;
+
+// The 60 × 3072 model's, from one 512 × 512 run (docs/debugging.md has the table). Large values are normal
+// there.
+std::optional<ValueRange> QwenImageRange(const std::string& checkpoint);
+
+struct TraceEvent {
+  std::string name;
+  double start = 0, seconds = 0;  // since the last event: what it took to compute this tensor
+  ValueRange range;               // of the finite values
+  int64_t nan = 0, inf = 0;
+  std::optional<ValueRange> expected;
+  int64_t resident_bytes = 0;       // of the process, now
+  std::vector<float> head_entropy;  // of the block's attention, 0 (one key) to 1 (all keys alike)
+
+  bool out_of_range() const;  // far outside of what is expected
+};
+
+class RunTracer : public CheckpointSink {
+ public:
+  RunTracer(CheckpointSelection selection, KnownRanges ranges, CheckpointSink* inner);
+
+  bool Wants(std::string_view name) const override;
+  void OnCheckpoint(const std::string& name, const CheckpointView& view) override;
+
+  const std::vector<TraceEvent>& events() const { return events_; }
+  bool healthy() const;  // no NaN, no infinity, no value far outside of what is expected
+
+  // Chrome's trace format: chrome://tracing or ui.perfetto.dev show it. Throws Error kCannotWrite.
+  void WriteTrace(const std::filesystem::path& path) const;
+  // One line per layer, all steps together.
+  std::string Table() const;
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  void Record(const std::string& name, const float* values, int64_t count);
+
+  CheckpointSelection selection_;
+  KnownRanges ranges_;
+  CheckpointSink* inner_;                     // may be null
+  Clock::time_point resumed_ = Clock::now();  // when the run last went on
+  double computed_ = 0;                       // seconds of the run itself, without the sinks'
+  double recorded_ = 0;                       // of these, up to the last event
+  std::vector<float> head_entropy_;           // of the block that is running
+  std::vector<TraceEvent> events_;
+};
+
+}  // namespace qwen_image
