@@ -550,6 +550,21 @@ TEST_F(Cli, RefusesImpossibleRequests) {
     ExpectRefused(Arguments{"generate", "x"} + arguments, kUsage, message);
 }
 
+TEST_F(Cli, RefusesNumbersThatMightBeOctal) {
+  for (const char* option : {"--steps", "--width", "--count", "--threads"})
+    ExpectRefused({"generate", "x", option, "010"}, kUsage, "without a leading zero");
+}
+
+TEST_F(Cli, APictureOnStandardOutputIsNothingElse) {
+  const RunResult result = Run(Arguments{"generate", "x"} + kQuick + Arguments{"-o", "/dev/stdout"});
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_THAT(result.out, StartsWith("\x89PNG"));
+  EXPECT_THAT(result.out, EndsWith("\xae\x42\x60\x82")) << "the last bytes of every PNG";
+  EXPECT_THAT(result.err, HasSubstr("64x48, 2 steps"));
+  ExpectRefused(Arguments{"generate", "x"} + kQuick + Arguments{"-o", "/dev/stdout", "--json"}, kUsage,
+                "cannot both go to stdout");
+}
+
 TEST_F(Cli, RefusesEmptyValues) {
   for (const char* option :
        {"--size", "--width", "--height", "--steps", "--cfg", "--seed", "--count", "--threads", "--output",

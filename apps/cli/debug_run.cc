@@ -72,9 +72,8 @@ void DebugRun::Watch(const Pipeline& pipeline) {
                                         RangesFor(pipeline, reference()), sink());
 }
 
-void DebugRun::FillFromReference(GenerateOptions& o) const {
-  if (!reference_) return;
-  const RunSettings& s = reference_->settings();
+void FillFromReference(const ReferenceRun& reference, GenerateOptions& o) {
+  const RunSettings& s = reference.settings();
   std::optional<std::string> prompt;
   if (o.has_prompt) prompt = o.prompt;
   TakeOrMatch(prompt, s.prompt, "prompt");
@@ -101,18 +100,25 @@ CheckpointSink* DebugRun::sink() {
 }
 
 bool DebugRun::Finish(const RunSettings& settings, const GenerateOptions& options, int threads) {
-  bool healthy = true;
-  if (tracer_) {
-    tracer_->WriteTrace(options_.trace);
-    healthy = tracer_->healthy();
-    if (!options.quiet) {
-      Print(stderr, "{}trace written to {}: open it in ui.perfetto.dev or chrome://tracing\n",
-            tracer_->Table(), options_.trace.string());
-    }
-    if (!healthy) Print(stderr, "health: FAILED (NaN, infinity, or values far out of range)\n");
-  }
+  const bool healthy = FinishTrace(options);
   const bool agrees = !recorder_ || FinishComparison(settings, options, threads);
   return healthy && agrees;
+}
+
+void DebugRun::ReportUnfinished(const GenerateOptions& options) {
+  FinishTrace(options);
+  if (checker_) Print(stderr, "{}", ReportText(*checker_));
+}
+
+bool DebugRun::FinishTrace(const GenerateOptions& options) {
+  if (!tracer_) return true;
+  tracer_->WriteTrace(options_.trace);
+  if (!options.quiet) {
+    Print(stderr, "{}trace written to {}: open it in ui.perfetto.dev or chrome://tracing\n", tracer_->Table(),
+          options_.trace.string());
+  }
+  if (!tracer_->healthy()) Print(stderr, "health: FAILED (NaN, infinity, or values far out of range)\n");
+  return tracer_->healthy();
 }
 
 bool DebugRun::FinishComparison(const RunSettings& settings, const GenerateOptions& options, int threads) {

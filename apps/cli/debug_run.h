@@ -12,6 +12,10 @@
 
 namespace qwen_image {
 
+// Takes prompt and settings from the reference's manifest where the user gave none, and refuses to compare
+// runs with different ones. Throws Error kUsage.
+void FillFromReference(const ReferenceRun& reference, GenerateOptions& options);
+
 class DebugRun {
  public:
   explicit DebugRun(const DebugOptions& options);
@@ -19,19 +23,19 @@ class DebugRun {
   bool on() const { return recorder_ || !options_.trace.empty(); }
   const ReferenceRun* reference() const { return reference_ ? &*reference_ : nullptr; }
 
-  // Takes prompt and settings from the reference's manifest where the user gave none, and refuses to compare
-  // runs with different ones. Throws Error kUsage.
-  void FillFromReference(GenerateOptions& options) const;
-
   void Watch(const Pipeline& pipeline);  // to be called when the model is loaded: --trace asks what it is
   CheckpointSink* sink();                // null: nobody listens
 
   // Writes and prints what was found. Returns false if a comparison or the run's health failed.
   bool Finish(const RunSettings& settings, const GenerateOptions& options, int threads);
+  // After an error: what was seen up to there, which is what one looks for then. The recorded run stays
+  // without a manifest.
+  void ReportUnfinished(const GenerateOptions& options);
 
  private:
   std::filesystem::path ReferenceFolder() const { return options_.artifacts / options_.run_id / "ref"; }
   std::filesystem::path OwnFolder() const { return options_.artifacts / options_.run_id / "cpp"; }
+  bool FinishTrace(const GenerateOptions& options);
   bool FinishComparison(const RunSettings& settings, const GenerateOptions& options, int threads);
 
   DebugOptions options_;

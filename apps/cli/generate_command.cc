@@ -22,14 +22,20 @@ double PeakMemoryMegabytes() {
   return static_cast<double>(usage.ru_maxrss) * 1024 / 1e6;
 }
 
+// The summary must not end up inside a picture that goes to stdout.
+bool IsStandardOutput(const std::filesystem::path& output) {
+  return output == "/dev/stdout" || output == "/dev/fd/1" || output == "/proc/self/fd/1";
+}
+
 void PrintSummary(const Job& job, const Picture& p) {
+  std::FILE* stream = IsStandardOutput(job.output) ? stderr : stdout;
   if (p.prompt_truncated) {
     Print(stderr, "note: the prompt has {} tokens; the end was cut off (see --max-sequence-length)\n",
           p.prompt_tokens);
   }
-  Print(stdout, "{}: {}x{}, {} step{}, cfg {}, seed {}\n", job.output.string(), p.width, p.height, p.steps,
+  Print(stream, "{}: {}x{}, {} step{}, cfg {}, seed {}\n", job.output.string(), p.width, p.height, p.steps,
         p.steps == 1 ? "" : "s", p.cfg, p.seed);
-  Print(stdout, "  prompt {} + denoise {} ({}/step) + decode {}; peak memory {:.0f} MB\n",
+  Print(stream, "  prompt {} + denoise {} ({}/step) + decode {}; peak memory {:.0f} MB\n",
         HumanSeconds(p.seconds.encode_prompt), HumanSeconds(p.seconds.denoise),
         HumanSeconds(p.seconds.denoise / static_cast<double>(p.steps)), HumanSeconds(p.seconds.decode),
         PeakMemoryMegabytes());
@@ -52,9 +58,17 @@ RunSettings SettingsOf(const Picture& p, const GenerateOptions& o) {
   return {p.prompt, p.negative_prompt, p.width, p.height, p.steps, p.cfg, p.seed, o.MaxSequenceLength()};
 }
 
-Component ParseComponent(const std::string& name) {
-  if (name == "text_encoder") return Component::kTextEncoder;
-  return name == "transformer" ? Component::kTransformer : Component::kVae;
+Picture DrawWatched(const Pipeline& pipeline, const GenerateRequest& request, ProgressPrinter& progress,
+                    DebugRun& debug, const GenerateOptions& options, const CancelFlag& cancel) {
+  try {
+    return pipeline.Generate(request, {.on_progress = [&](const Progress& p) { progress.Update(p); },
+                                       .cancel = &cancel,
+                                       .checkpoints = debug.sink()});
+  } catch (const Error&) {
+    progress.Clear();
+    debug.ReportUnfinished(options);
+    throw;
+  }
 }
 
 // --only: one component on the reference's inputs. A picture is written only if a name was given for it.
@@ -73,11 +87,14 @@ bool RunOnly(const Pipeline& pipeline, const Job& job, const std::string& compon
 int RunGenerate(GenerateOptions options, const DebugOptions& debug_options, const CancelFlag& cancel) {
   // 1. Collect the settings: the command line, then the picture or the reference run to repeat.
   DebugRun debug(debug_options);
-  debug.FillFromReference(options);
+  if (debug.reference()) FillFromReference(*debug.reference(), options);
   if (!options.from.empty()) FillFromPicture(options.from, options);
   const std::vector<Job> jobs = PlanJobs(options);
   if (debug.on() && jobs.size() != 1)
     Fail(ErrorKind::kUsage, "--debug and --trace watch one picture; leave out --count and --prompts");
+
+  if (options.json && IsStandardOutput(jobs.front().output))
+    Fail(ErrorKind::kUsage, "--json and the picture cannot both go to stdout");
 
   // 2. Load the model and check all requests before the first is drawn.
   const std::filesystem::path model = FindModel(options.model);
@@ -96,10 +113,7 @@ int RunGenerate(GenerateOptions options, const DebugOptions& debug_options, cons
   for (size_t i = 0; i < jobs.size(); ++i) {
     const Job& job = jobs[i];
     ProgressPrinter progress(style, jobs.size() > 1 ? fmt::format("[{}/{}] ", i + 1, jobs.size()) : "");
-    const Picture picture =
-        pipeline.Generate(job.request, {.on_progress = [&](const Progress& p) { progress.Update(p); },
-                                        .cancel = &cancel,
-                                        .checkpoints = debug.sink()});
+    const Picture picture = DrawWatched(pipeline, job.request, progress, debug, options, cancel);
     progress.Clear();
     const Json record = PictureRecord(picture, options, ModelName(model));
     WritePng(job.output, {picture.width, picture.height, picture.rgb}, PngText(record));

@@ -53,32 +53,6 @@ std::vector<std::string> ReadPrompts(const GenerateOptions& o) {
   return prompts;
 }
 
-GenerateRequest MakeRequest(const GenerateOptions& o) {
-  GenerateRequest request;
-  request.negative_prompt = o.negative_prompt;
-  if (o.negative_prompt && !IsUtf8(*o.negative_prompt))
-    Fail(ErrorKind::kUsage, "the negative prompt is not valid UTF-8: {}", Quoted(*o.negative_prompt));
-  request.width = o.width;
-  request.height = o.height;
-  if (!o.size.empty()) {
-    if (o.width || o.height) Fail(ErrorKind::kUsage, "give either --size or --width and --height, not both");
-    std::tie(request.width, request.height) = ParseSize(o.size);
-  }
-  request.steps = o.steps;
-  request.cfg = o.cfg;
-  request.seed = o.seed.empty() ? 0 : ParseSeed(o.seed);
-  request.max_sequence_length = o.MaxSequenceLength();
-  request.reference_special_tokens = o.reference_special_tokens;
-  request.vae_tiling = o.vae_tiling == "on"    ? GenerateRequest::Tiling::kOn
-                       : o.vae_tiling == "off" ? GenerateRequest::Tiling::kOff
-                                               : GenerateRequest::Tiling::kAuto;
-  if (!o.latents.empty()) {
-    const Tensor latents = ReadNpyFloat(o.latents);
-    request.latents = InitialLatents{latents.shape(), {latents.data(), latents.data() + latents.size()}};
-  }
-  return request;
-}
-
 std::filesystem::path DefaultOutput() {
   const std::time_t now = std::time(nullptr);
   const std::string stem = fmt::format("picture-{:%Y%m%d-%H%M%S}", fmt::localtime(now));
@@ -111,6 +85,33 @@ std::filesystem::path NumberedOutput(const std::filesystem::path& output, size_t
 }
 
 }  // namespace
+
+GenerateRequest MakeRequest(const GenerateOptions& o) {
+  GenerateRequest request;
+  request.prompt = o.prompt;
+  request.negative_prompt = o.negative_prompt;
+  if (o.negative_prompt && !IsUtf8(*o.negative_prompt))
+    Fail(ErrorKind::kUsage, "the negative prompt is not valid UTF-8: {}", Quoted(*o.negative_prompt));
+  request.width = o.width;
+  request.height = o.height;
+  if (!o.size.empty()) {
+    if (o.width || o.height) Fail(ErrorKind::kUsage, "give either --size or --width and --height, not both");
+    std::tie(request.width, request.height) = ParseSize(o.size);
+  }
+  request.steps = o.steps;
+  request.cfg = o.cfg;
+  request.seed = o.seed.empty() ? 0 : ParseSeed(o.seed);
+  request.max_sequence_length = o.MaxSequenceLength();
+  request.reference_special_tokens = o.reference_special_tokens;
+  request.vae_tiling = o.vae_tiling == "on"    ? GenerateRequest::Tiling::kOn
+                       : o.vae_tiling == "off" ? GenerateRequest::Tiling::kOff
+                                               : GenerateRequest::Tiling::kAuto;
+  if (!o.latents.empty()) {
+    const Tensor latents = ReadNpyFloat(o.latents);
+    request.latents = InitialLatents{latents.shape(), {latents.data(), latents.data() + latents.size()}};
+  }
+  return request;
+}
 
 std::vector<Job> PlanJobs(const GenerateOptions& o) {
   const GenerateRequest base = MakeRequest(o);

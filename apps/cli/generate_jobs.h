@@ -14,6 +14,9 @@ struct Job {
   std::filesystem::path output;
 };
 
+// One request from the options, with the prompt and without --count. Throws Error.
+GenerateRequest MakeRequest(const GenerateOptions& options);
+
 // Every picture of a run, with its file; checked as far as that is possible before a model is loaded. Throws
 // Error.
 std::vector<Job> PlanJobs(const GenerateOptions& options);

@@ -6,6 +6,7 @@
 #include <csignal>
 #include <new>
 
+#include "bisect_command.h"
 #include "checkpoint_list.h"
 #include "core/cancel.h"
 #include "core/fail.h"
@@ -78,6 +79,10 @@ int Main(int argc, char** argv) {
   GenerateOptions generate;
   CLI::App* generate_command = app.add_subcommand("generate", "Draw a picture from a text");
   AddGenerateOptions(*generate_command, generate);
+  BisectOptions bisect;
+  CLI::App* bisect_command =
+      app.add_subcommand("bisect", "Find the first operation where a run leaves a reference run");
+  AddBisectOptions(*bisect_command, bisect);
 
   try {
     app.parse(argc, argv);
@@ -89,6 +94,7 @@ int Main(int argc, char** argv) {
   if (debug.list_checkpoints) return ListCheckpoints(generate, debug, interrupted);
   if (app.get_subcommands().empty())
     Fail(ErrorKind::kUsage, "a command is missing, for example generate (see qwen-image --help)");
+  if (*bisect_command) return RunBisect(bisect, debug, interrupted);
   return RunGenerate(generate, debug, interrupted);
 }
 

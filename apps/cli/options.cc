@@ -27,6 +27,17 @@ void RefuseEmptyValues(CLI::App& command, const std::set<std::string>& may_be_em
   }
 }
 
+// CLI11 would read 010 as eight.
+void RefuseOctal(CLI::App& command, const std::set<std::string>& names) {
+  for (const std::string& name : names) {
+    command.get_option(name)->check([](const std::string& value) {
+      const size_t first = value.find_first_not_of("+-");
+      const bool octal = first != value.npos && value[first] == '0' && first + 1 < value.size();
+      return octal && value.find('.') == value.npos ? "write the number without a leading zero" : "";
+    });
+  }
+}
+
 }  // namespace
 
 void AddGenerateOptions(CLI::App& command, GenerateOptions& o) {
@@ -100,6 +111,7 @@ void AddGenerateOptions(CLI::App& command, GenerateOptions& o) {
       ->group(reporting);
 
   RefuseEmptyValues(command, {"--prompt", "--negative-prompt"});
+  RefuseOctal(command, {"--width", "--height", "--steps", "--count", "--threads", "--max-sequence-length"});
   command.footer(
       "Examples:\n"
       "  qwen-image generate \"a red circle on a blue background\" -o circle.png\n"

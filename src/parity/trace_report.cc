@@ -135,9 +135,11 @@ std::string RunTracer::Table() const {
                                  "calls", "ms/call", "min", "max", "MB", "values", "attention entropy");
   for (const std::string& layer : order) {
     const LayerSummary& s = layers.at(layer);
-    text += fmt::format("{:<{}} {:>5} {:>9.2f} {:>11.4g} {:>11.4g} {:>7.0f}  {:<14} {}\n", layer, widest,
-                        s.calls, 1e3 * s.seconds / static_cast<double>(s.calls), s.range.min, s.range.max,
-                        static_cast<double>(s.resident) / 1e6, Verdict(s), Heads(s.heads));
+    std::string line =
+        fmt::format("{:<{}} {:>5} {:>9.2f} {:>11.4g} {:>11.4g} {:>7.0f}  {:<14} {}", layer, widest, s.calls,
+                    1e3 * s.seconds / static_cast<double>(s.calls), s.range.min, s.range.max,
+                    static_cast<double>(s.resident) / 1e6, Verdict(s), Heads(s.heads));
+    text += line.substr(0, line.find_last_not_of(' ') + 1) + "\n";
   }
   return text;
 }

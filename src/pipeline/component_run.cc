@@ -1,6 +1,7 @@
 #include "pipeline/component_run.h"
 
 #include "core/fail.h"
+#include "files/text.h"
 #include "model/latents.h"
 #include "model/prompt.h"
 #include "pipeline/stages.h"
@@ -83,6 +84,13 @@ std::vector<uint8_t> RunVae(const Pipeline::Impl& model, const Run& run, const C
 }
 
 }  // namespace
+
+Component ParseComponent(std::string_view name) {
+  if (name == "text_encoder") return Component::kTextEncoder;
+  if (name == "transformer") return Component::kTransformer;
+  if (name == "vae") return Component::kVae;
+  Fail(ErrorKind::kUsage, "unknown component {}", Quoted(name));
+}
 
 std::optional<std::vector<uint8_t>> RunComponent(const Pipeline& pipeline, Component component,
                                                  const GenerateRequest& request,

@@ -1,0 +1,156 @@
+// qwen-image bisect: runs the model as often as the search asks for, and writes the repro folder.
+#include "bisect_command.h"
+
+#include <CLI/CLI.hpp>
+
+#include "core/fail.h"
+#include "debug_run.h"
+#include "files/text.h"
+#include "generate_jobs.h"
+#include "parity/bisect.h"
+#include "parity/repro.h"
+#include "pipeline/pipeline_impl.h"
+#include "print.h"
+
+namespace qwen_image {
+namespace {
+
+std::filesystem::path FindReference(const std::string& given, const std::filesystem::path& artifacts) {
+  std::error_code error;
+  for (const std::filesystem::path& folder :
+       {std::filesystem::path(given), std::filesystem::path(given) / "ref", artifacts / given / "ref"}) {
+    if (std::filesystem::exists(folder / "manifest.json", error)) return folder;
+  }
+  Fail(ErrorKind::kBadInput,
+       "{} is no reference run: neither it, nor its folder ref, nor {} holds a manifest.json", Quoted(given),
+       (artifacts / given / "ref").string());
+}
+
+// The reference's tensors, of the transformer's steps only one.
+class StepInputs : public ReferenceInputs {
+ public:
+  StepInputs(const ReferenceRun& reference, std::optional<int64_t> step)
+      : ReferenceInputs(reference), step_(step) {}
+  std::optional<Tensor> Floats(const std::string& checkpoint) const override {
+    if (step_ && checkpoint.starts_with("packed_latents_step") &&
+        checkpoint != fmt::format("packed_latents_step{}", *step_))
+      return std::nullopt;
+    return ReferenceInputs::Floats(checkpoint);
+  }
+
+ private:
+  std::optional<int64_t> step_;
+};
+
+class Runner {
+ public:
+  Runner(const Pipeline& pipeline, const GenerateRequest& request, const ReferenceRun& reference, bool quiet,
+         const CancelFlag& cancel)
+      : pipeline_(pipeline), request_(request), reference_(reference), quiet_(quiet), cancel_(cancel) {}
+
+  Comparison operator()(const BisectPlan& plan) const {
+    if (!quiet_)
+      Print(stderr, "running {}{} …\n", plan.component.empty() ? "the pipeline" : plan.component,
+            plan.isolated ? ", each operation on the reference's inputs" : "");
+    // An operation stands alone only if what enters its block is substituted, too.
+    const CheckpointSelection asked(plan.checkpoints),
+        watched(plan.isolated ? "blocks," + plan.checkpoints : plan.checkpoints);
+    RunChecker checker(reference_, watched,
+                       plan.isolated ? std::vector<std::string>{"*"} : std::vector<std::string>{}, nullptr);
+    const GenerateHooks hooks{.on_progress = {}, .cancel = &cancel_, .checkpoints = &checker};
+    if (plan.component.empty()) {
+      pipeline_.Generate(request_, hooks);
+    } else {
+      RunComponent(pipeline_, ParseComponent(plan.component), request_, StepInputs(reference_, plan.step),
+                   hooks);
+    }
+    Comparison comparison = checker.comparison();
+    std::erase_if(comparison.tensors, [&](const TensorComparison& t) { return !asked.Contains(t.name); });
+    return comparison;
+  }
+
+ private:
+  const Pipeline& pipeline_;
+  const GenerateRequest& request_;
+  const ReferenceRun& reference_;
+  bool quiet_;
+  const CancelFlag& cancel_;
+};
+
+// "transformer/step000/transformer_blocks.0.attn.to_q" → the tensors transformer_blocks.0.attn.to_q.*
+std::vector<std::string> WeightsOf(const Pipeline& pipeline, const std::string& component,
+                                   const std::string& operation) {
+  const Pipeline::Impl& model = pipeline.impl();
+  const WeightStore* store = component == "text_encoder"  ? &model.text_encoder.store()
+                             : component == "transformer" ? &model.transformer.store()
+                             : component == "vae"         ? &model.vae.store()
+                                                          : nullptr;
+  if (!store) return {};
+  const std::string module = operation.substr(operation.rfind('/') + 1);
+  std::vector<std::string> names;
+  for (const auto& [name, tensor] : store->tensors()) {
+    if (name.starts_with(module + ".")) names.push_back(name);
+  }
+  return names;
+}
+
+}  // namespace
+
+void AddBisectOptions(CLI::App& command, BisectOptions& o) {
+  command
+      .add_option("reference", o.reference,
+                  "The reference run: its folder, or its name in debug_artifacts (see --artifacts)")
+      ->required();
+  command.add_option("--repro", o.repro, "Folder for the small repro (default: beside the reference)");
+  command.add_flag("--no-repro", o.no_repro, "Write no repro");
+  AddGenerateOptions(command, o.generate);
+  command.footer(
+      "Prompt, size, steps, guidance and noise come from the reference. Exit code 0: no divergence, 1: "
+      "found.\n\n"
+      "Examples:\n"
+      "  qwen-image bisect run\n"
+      "  qwen-image bisect debug_artifacts/run/ref --model ~/models/Qwen-Image --json");
+}
+
+int RunBisect(BisectOptions options, const DebugOptions& debug, const CancelFlag& cancel) {
+  // 1. The reference and a model to run.
+  const std::filesystem::path folder = FindReference(options.reference, debug.artifacts);
+  const ReferenceRun reference(folder);
+  GenerateOptions& generate = options.generate;
+  FillFromReference(reference, generate);
+  const GenerateRequest request = MakeRequest(generate);
+  const Pipeline pipeline(FindModel(generate.model),
+                          {.threads = generate.threads, .check_memory = !generate.ignore_memory});
+  pipeline.Check(request);
+
+  // 2. Search.
+  const bool silent = generate.quiet || generate.json;
+  const BisectResult result = Bisect(Runner(pipeline, request, reference, silent, cancel));
+  Json json = BisectJson(result);
+  std::string text = BisectText(result);
+  if (result.first_bad.empty()) {
+    Print(stdout, "{}", generate.json ? json.dump(1) + "\n" : text);
+    return reference.checkpoints().empty() ? 1 : 0;
+  }
+
+  // 3. The repro.
+  if (!options.no_repro && !result.component.empty()) {
+    const std::filesystem::path run = folder.filename() == "ref" ? folder.parent_path() : folder;
+    const std::filesystem::path repro =
+        options.repro.empty() ? run.parent_path() / (run.filename().string() + "-repro") : options.repro;
+    const std::string artifacts = repro.has_parent_path() ? repro.parent_path().string() : ".";
+    const std::string command = fmt::format(
+        "qwen-image --artifacts {} --debug={} --only {} --checkpoints '{}' --substitute '*' generate --model "
+        "{}",
+        artifacts, repro.filename().string(), result.component, ReproOperation(result),
+        FindModel(generate.model).string());
+    WriteRepro(repro, reference, result, WeightsOf(pipeline, result.component, ReproOperation(result)),
+               command);
+    json["repro"] = {{"folder", repro.string()}, {"command", command}};
+    text += fmt::format("repro: {}\n  {}\n", repro.string(), command);
+  }
+  Print(stdout, "{}", generate.json ? json.dump(1) + "\n" : text);
+  return 1;
+}
+
+}  // namespace qwen_image
