@@ -1,54 +1,74 @@
 """From the names and layouts of another program to the reference's.
 
 A map is a JSON object: {"their name": "reference name"}. Each '*' of a key matches any text, which takes the place of the
-'*' of the value, in order. A key without '*' goes before one with, then the first in the file counts. Instead of a name:
+'*' of the value, in order. A key without '*' goes before one with, then the first in the file counts. The value null leaves
+a tensor out; an object changes its layout, in this order:
 
-    null                                                       leave the tensor out
-    {"name": "…", "permute": [0, 3, 1, 2], "reshape": [1, -1]}   change its layout: first permute, then reshape
+    {"name": "…", "permute": [0, 3, 1, 2], "squeeze": [2], "reshape": [1, -1], "pack": true, "dtype": "int64"}
+
+"pack" turns latents [1, channels, 1, height, width] into the transformer's [1, tokens, 4 · channels]; "dtype" (int64 or
+uint8) is for ids and masks that were saved as floats.
 """
 
 import json
 from pathlib import Path
 
+import numpy as np
+
 from checkpoint_choice import glob_pattern
 
-KEYS = {"name", "permute", "reshape"}
+
+def pack_latents(array):
+    batch, channels, _, height, width = array.shape
+    patches = array.reshape(batch, channels, height // 2, 2, width // 2, 2)
+    return patches.transpose(0, 2, 4, 1, 3, 5).reshape(batch, -1, 4 * channels)
+
+
+def to_integers(array, dtype):
+    integers = array.astype(dtype)
+    if dtype not in ("int64", "uint8") or not np.array_equal(integers, array):
+        raise ValueError(f"values that are not {dtype}")
+    return integers
+
+
+LAYOUT = {
+    "permute": lambda array, axes: array.transpose(axes),
+    "squeeze": lambda array, axes: array.squeeze(tuple(axes)),
+    "reshape": lambda array, shape: array.reshape(shape),
+    "pack": lambda array, wanted: pack_latents(array) if wanted else array,
+    "dtype": to_integers,
+}
 
 
 class Rule:
     def __init__(self, key, value, where):
         self._pattern = glob_pattern(key)
         self.is_exact = "*" not in key
-        value = {"name": value} if isinstance(value, str) else value
         self.leaves_out = value is None
-        if self.leaves_out:
-            return
-        if not isinstance(value, dict) or not isinstance(value.get("name"), str) or not set(value) <= KEYS:
-            raise SystemExit(f"{where}: the value of {key!r} must be a name, null, or an object with {', '.join(sorted(KEYS))}")
-        if value["name"].count("*") > key.count("*"):
-            raise SystemExit(f"{where}: {value['name']!r} has more '*' than its key {key!r}")
-        self._name = value["name"]
-        self._permute = value.get("permute")
-        self._reshape = value.get("reshape")
-
-    def rename(self, name):
-        """The reference's name; None if the rule is for other names."""
-        match = self._pattern.fullmatch(name)
-        if match is None or self.leaves_out:
-            return None
-        pieces = self._name.split("*")
-        carried = [*match.groups()[: len(pieces) - 1], ""]
-        return "".join(piece + text for piece, text in zip(pieces, carried, strict=True))
+        self._value = value if isinstance(value, dict) else {"name": "" if value is None else value}
+        name = self._value.get("name")
+        if not isinstance(name, str) or not set(self._value) <= {"name", *LAYOUT}:
+            known = ", ".join(("name", *LAYOUT))
+            raise SystemExit(f"{where}: the value of {key!r} must be a name, null, or an object with {known}")
+        if name.count("*") > key.count("*"):
+            raise SystemExit(f"{where}: {name!r} has more '*' than its key {key!r}")
 
     def matches(self, name):
         return self._pattern.fullmatch(name) is not None
 
+    def rename(self, name):
+        pieces = self._value["name"].split("*")
+        carried = [*self._pattern.fullmatch(name).groups()[: len(pieces) - 1], ""]
+        return "".join(piece + text for piece, text in zip(pieces, carried, strict=True))
+
     def arrange(self, name, array):
-        try:
-            array = array if self._permute is None else array.transpose(self._permute)
-            return array if self._reshape is None else array.reshape(self._reshape)
-        except (ValueError, TypeError) as error:
-            raise SystemExit(f"{name}, of shape {array.shape}: {error}") from None
+        for step, change in LAYOUT.items():
+            if step in self._value:
+                try:
+                    array = change(array, self._value[step])
+                except (ValueError, TypeError) as error:
+                    raise SystemExit(f"{name}, of shape {array.shape}: {step} {self._value[step]}: {error}") from None
+        return array
 
 
 def _refuse_twins(pairs):
@@ -60,7 +80,7 @@ def _refuse_twins(pairs):
 
 
 class NameMap:
-    def __init__(self, rules=()):
+    def __init__(self, rules):
         self._rules = sorted(rules, key=lambda rule: not rule.is_exact)
 
     @classmethod
