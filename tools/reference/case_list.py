@@ -45,6 +45,7 @@ class CaseList:
 def export_arguments(case, model, out):
     """The command line of export.py for a case."""
     arguments = [f"--model={model}", f"--out={out}", f"--checkpoints={case['checkpoints']}", "--overwrite"]
+    arguments.append("--floor" if case.get("floor") else "--no-floor")
     if "tile_min" in case:
         arguments += ["--tiled", f"--tile-min={case['tile_min']}", f"--tile-stride={case['tile_stride']}"]
     if case.get("component") == "vae-encode":

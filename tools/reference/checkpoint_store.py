@@ -15,6 +15,11 @@ def to_numpy(tensor):
     return np.array(tensor.numpy(), order="C", copy=True)
 
 
+def stays_inside(name):
+    """Whether a name from anywhere, read as a path, is a file below the folder that it is added to."""
+    return not any(part in ("", ".", "..") or "\\" in part or "\0" in part for part in name.split("/"))
+
+
 class CheckpointStore:
     """One folder of checkpoints. The manifest is written last, so a folder without one is an unfinished run."""
 
@@ -32,24 +37,29 @@ class CheckpointStore:
         manifest = self.folder / "manifest.json"
         if manifest.exists():
             for entry in json.loads(manifest.read_text(encoding="utf-8"))["checkpoints"]:
-                (self.folder / entry["file"]).unlink(missing_ok=True)
+                if stays_inside(entry["file"]):
+                    (self.folder / entry["file"]).unlink(missing_ok=True)
             manifest.unlink()
         # A checkpoint of an older run would count as an extra one in a comparison.
         left = sorted(str(path) for path in self.folder.rglob("*.npy"))
         if left:
             raise SystemExit(f"{self.folder} holds arrays that no manifest names, e.g. {left[0]}; remove them first")
 
-    def save(self, name, tensor):
-        """Writes NAME.npy; the slashes of a name become folders."""
+    def save(self, name, tensor, notes=None):
+        """Writes NAME.npy; the slashes of a name become folders. NOTES are kept in the manifest's entry."""
         if name in self._names:
             raise RuntimeError(f"checkpoint {name} was written twice")
+        if not stays_inside(name):
+            raise SystemExit(f"{name!r} cannot be a checkpoint's name: it would not be a file inside {self.folder}")
         self._names.add(name)
-        array = tensor if isinstance(tensor, np.ndarray) else to_numpy(tensor)
+        # C order: the engine reads no other.
+        array = np.asarray(tensor if isinstance(tensor, np.ndarray) else to_numpy(tensor), order="C")
         file = f"{name}.npy"
         path = self.folder / file
         path.parent.mkdir(parents=True, exist_ok=True)
         np.save(path, array, allow_pickle=False)
-        self.entries.append({"name": name, "file": file, "shape": list(array.shape), "dtype": str(array.dtype)})
+        entry = {"name": name, "file": file, "shape": list(array.shape), "dtype": str(array.dtype)}
+        self.entries.append({**entry, **(notes or {})})
 
     def write_manifest(self, facts):
         manifest = {"schema": 1, "tool": "diffusers", **facts, "checkpoints": self.entries}

@@ -1,37 +1,55 @@
 """Exports reference tensors from the official Qwen-Image pipeline (diffusers) as named npy files.
 
-    python tools/reference/export.py --model models/tiny --out debug_artifacts/a/ref \
-        --prompt "a red circle" --negative-prompt " " --cfg 4 --steps 2 --checkpoints all
+    python tools/reference/export.py --prompt "a red circle" --height 128 --width 128 --seed 42 --steps 4
+
+writes debug_artifacts/run/ref; `qwen-image --debug=run generate -o out.png` then repeats the run and compares.
 """
 
 import argparse
+import gc
 import sys
+from pathlib import Path
 
 import torch
 
 import environment
 import text_to_image
 import vae_encode
+from checkpoint_choice import CheckpointChoice
 from checkpoint_store import CheckpointStore
-from module_taps import LEVELS
+from noise_floor import FloorMeter
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
+EMBEDDED_MODEL = Path(__file__).resolve().parents[2] / "models" / "tiny"
+# The engine's default depth and folder, so that its command stays short.
+CHECKPOINTS = "blocks"
+ARTIFACTS = Path("debug_artifacts")
 
 
 def parse_arguments(argv=None):
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--model", required=True, help="model folder in diffusers' layout")
-    parser.add_argument("--out", required=True, help="folder for the arrays and manifest.json")
-    parser.add_argument("--component", choices=("pipeline", "vae-encode"), default="pipeline")
     parser.add_argument("--prompt")
-    parser.add_argument("--negative-prompt", help="needed for guidance: without it --cfg above 1 has no effect")
+    parser.add_argument("--negative-prompt", default=" ", help='what to steer away from, with --cfg above 1 (default: " ")')
     parser.add_argument("--width", type=int, default=128)
     parser.add_argument("--height", type=int, default=128)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--steps", type=int, default=20)
     parser.add_argument("--cfg", type=float, default=4.0, help="true CFG scale; 1 or less: one pass a step")
-    parser.add_argument("--checkpoints", choices=LEVELS, default="boundaries")
+    parser.add_argument("--model", default=EMBEDDED_MODEL, help="folder in diffusers' layout (default: models/tiny)")
+    parser.add_argument("--run-id", default="run", help="write to debug_artifacts/RUN_ID/ref (default: run)")
+    parser.add_argument("--out", help="write to this folder instead")
+    parser.add_argument(
+        "--checkpoints",
+        default=CHECKPOINTS,
+        help="boundaries, blocks (default), all, or globs of names, with commas between; '*:attn_weights' only so",
+    )
     parser.add_argument("--dtype", choices=DTYPES, default="float32")
+    parser.add_argument(
+        "--floor",
+        action=argparse.BooleanOptionalAction,
+        help="run once more in bfloat16 and note how far each tensor moves (default: with --dtype float32)",
+    )
+    parser.add_argument("--component", choices=("pipeline", "vae-encode"), default="pipeline")
     parser.add_argument("--max-sequence-length", type=int, default=512)
     parser.add_argument(
         "--reference-special-tokens",
@@ -44,13 +62,26 @@ def parse_arguments(argv=None):
     parser.add_argument("--tile-stride", type=int, default=192, help="pixels from one tile to the next")
     parser.add_argument("--threads", type=int, help="torch threads (default: torch's choice)")
     parser.add_argument("--verify", action="store_true", help="check that recording did not change the picture")
-    parser.add_argument("--overwrite", action="store_true", help="replace an earlier run in --out")
+    parser.add_argument("--overwrite", action="store_true", help="replace an earlier run in the folder")
     args = parser.parse_args(argv)
+    check_arguments(parser, args)
+    args.out = Path(args.out) if args.out else ARTIFACTS / args.run_id / "ref"
+    # What is not used must not be in the manifest: the engine reads a negative prompt there as guidance.
+    args.negative_prompt = args.negative_prompt if args.cfg > 1 else None
+    if args.floor is None:
+        args.floor = args.dtype == "float32"
+    return args
+
+
+def check_arguments(parser, args):
     if args.component == "pipeline" and args.prompt is None:
         parser.error("--prompt is required")
     if args.component == "vae-encode" and not args.image:
         parser.error("--component vae-encode needs --image")
-    return args
+    if args.floor and args.dtype != "float32":
+        parser.error("--floor measures the distance of a bfloat16 run from a float32 one: it needs --dtype float32")
+    if not args.run_id or args.run_id.startswith(".") or "/" in args.run_id:
+        parser.error("--run-id must be a plain folder name")
 
 
 def tiling_of(args):
@@ -74,24 +105,41 @@ def common_facts(args):
     }
 
 
-def export_pipeline(args):
-    dtype = DTYPES[args.dtype]
+def load_pipeline(args, dtype):
     pipe = text_to_image.load(args.model, dtype)
     text_to_image.check_size(pipe, args.width, args.height)
     if not args.reference_special_tokens:
         text_to_image.check_literal(pipe, args.prompt)
         text_to_image.check_literal(pipe, args.negative_prompt or "")
-    guided = args.cfg > 1 and args.negative_prompt is not None
-    store = CheckpointStore(args.out, args.overwrite)
-    taps = text_to_image.TextToImage(pipe, store, args.checkpoints, guided)
+    return pipe
+
+
+def run_pipeline(args, pipe, store, choice):
+    """One run of the official pipeline, whose tensors go to STORE; returns the picture."""
+    taps = text_to_image.TextToImage(pipe, store, choice, args.negative_prompt is not None)
     image = taps.run(args)
     if args.tiled:
         taps.decode_tiled(tiling_of(args))
+    return image
+
+
+def export_pipeline(args, choice):
+    dtype = DTYPES[args.dtype]
+    pipe = load_pipeline(args, dtype)
+    store = CheckpointStore(args.out, args.overwrite)
+    image = run_pipeline(args, pipe, store, choice)
+    image.save(store.folder / "image.png")
+    choice.check_all_used()
+    # Hooks and modules hold each other; the next model must find the memory free.
+    del pipe
+    gc.collect()
     if args.verify:
         text_to_image.verify_untouched(args, dtype, image)
+    if args.floor:
+        run_pipeline(args, load_pipeline(args, torch.bfloat16), FloorMeter(store), choice)
     store.write_manifest(
         {
-            "pipeline": type(pipe).__name__,
+            "pipeline": "QwenImagePipeline",
             "prompt": args.prompt,
             "negative_prompt": args.negative_prompt,
             "width": args.width,
@@ -106,11 +154,27 @@ def export_pipeline(args):
     return store
 
 
-def export_vae_encode(args):
+def export_vae_encode(args, choice):
     store = CheckpointStore(args.out, args.overwrite)
-    height, width = vae_encode.run(args, DTYPES[args.dtype], store, tiling_of(args))
+    height, width = vae_encode.run(args, DTYPES[args.dtype], store, choice, tiling_of(args))
+    choice.check_all_used()
+    if args.floor:
+        vae_encode.run(args, torch.bfloat16, FloorMeter(store), choice, tiling_of(args))
     store.write_manifest({"pipeline": "vae-encode", "width": width, "height": height, **common_facts(args)})
     return store
+
+
+def next_command(args):
+    """What to type to repeat the run with the engine; its manifest supplies the settings."""
+    words = ["qwen-image", f"--debug={args.out.parent.name}"]
+    if args.out.parent.parent != ARTIFACTS:
+        words.append(f"--artifacts={args.out.parent.parent}")
+    if args.checkpoints != CHECKPOINTS:
+        words.append(f"--checkpoints='{args.checkpoints}'")
+    words += ["generate", "-o", "out.png"]
+    if Path(args.model).resolve() != EMBEDDED_MODEL:
+        words.append(f"--model={args.model}")
+    return " ".join(words)
 
 
 def export(argv=None):
@@ -118,8 +182,11 @@ def export(argv=None):
     environment.silence_progress_bars()
     if args.threads:
         torch.set_num_threads(args.threads)
-    store = export_pipeline(args) if args.component == "pipeline" else export_vae_encode(args)
+    choice = CheckpointChoice(args.checkpoints)
+    store = export_pipeline(args, choice) if args.component == "pipeline" else export_vae_encode(args, choice)
     print(f"{len(store.entries)} checkpoints in {store.folder}", file=sys.stderr)
+    if args.component == "pipeline" and args.out.name == "ref":
+        print(f"next: {next_command(args)}", file=sys.stderr)
 
 
 if __name__ == "__main__":

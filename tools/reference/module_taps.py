@@ -9,8 +9,6 @@ from diffusers.models.transformers.transformer_qwenimage import QwenEmbedLayer3D
 from torch import nn
 from transformers.models.qwen2_5_vl.modeling_qwen2_5_vl import Qwen2_5_VLRotaryEmbedding
 
-LEVELS = ("boundaries", "blocks", "all")
-
 # What is never a checkpoint: modules without arithmetic of their own, activations (their input and the next
 # module's output say enough), rotary tables, and modules whose output is another module's output again.
 SKIPPED_TYPES = (
@@ -30,7 +28,7 @@ SKIPPED_TYPES = (
     QwenImageEncoder3d,
 )
 
-# component -> (module paths at level "blocks", module paths at level "all"); both must match fully.
+# component -> (module paths at level "blocks", all module paths); both must match fully.
 PATHS = {
     "text_encoder": (
         r"model\.language_model\.(embed_tokens|norm|layers\.\d+)",
@@ -52,65 +50,60 @@ PATHS = {
 
 
 class PassRecorder:
-    """Collects the tensors of one pass of one component, then writes them under the pass's prefix.
+    """Writes the chosen tensors of one pass of one component under the pass's prefix, as they appear."""
 
-    The names are known only at the end of a pass: a module that ran twice in it gets #0, #1.
-    """
-
-    def __init__(self, store):
+    def __init__(self, store, choice):
         self._store = store
+        self._choice = choice
         self._prefix = None
-        self._calls = {}
 
     def begin(self, prefix):
         if self._prefix is not None:
             raise RuntimeError(f"pass {prefix} starts inside pass {self._prefix}")
         self._prefix = prefix
 
-    def record(self, path, tensor):
-        # Outside a pass (e.g. a tiled decode) the same modules run without being recorded.
-        if self._prefix is not None:
-            self._calls.setdefault(path, []).append(tensor.detach().clone())
-
     def end(self):
-        for path, tensors in self._calls.items():
-            for index, tensor in enumerate(tensors):
-                suffix = f"#{index}" if len(tensors) > 1 else ""
-                self._store.save(f"{self._prefix}/{path}{suffix}", tensor)
         self._prefix = None
-        self._calls = {}
+
+    def wants(self, path, level):
+        # Outside a pass (e.g. a tiled decode) the same modules run without being recorded.
+        return self._prefix is not None and self._choice.wants(f"{self._prefix}/{path}", level)
+
+    def record(self, path, tensor, level="all"):
+        if self.wants(path, level):
+            self._store.save(f"{self._prefix}/{path}", tensor)
 
 
-def _record_output(recorder, path):
+def _record_output(recorder, path, level):
     def hook(_module, _args, output):
         tensor = output[0] if isinstance(output, tuple) else output
         if not isinstance(tensor, torch.Tensor):
             raise RuntimeError(f"{path} returned {type(output).__name__}, not a tensor")
-        recorder.record(path, tensor)
+        recorder.record(path, tensor, level)
 
     return hook
 
 
-def _record_block(recorder, path):
+def _record_block(recorder, path, level):
     """A transformer block returns (text stream, image stream), in this order."""
 
     def hook(_module, _args, output):
         txt, img = output
-        recorder.record(f"{path}:img", img)
-        recorder.record(f"{path}:txt", txt)
+        recorder.record(f"{path}:img", img, level)
+        recorder.record(f"{path}:txt", txt, level)
 
     return hook
 
 
-def attach(component, module, recorder, level):
-    """Hooks the modules that LEVEL asks for; the hooks only read, so the run's numbers stay as they are."""
-    if level == "boundaries":
-        return
+def attach(component, module, recorder, choice):
+    """Hooks the modules that may be chosen; the hooks only read, so the run's numbers stay as they are."""
     blocks, everything = PATHS[component]
-    pattern = re.compile(blocks if level == "blocks" else everything)
     for path, child in module.named_modules():
-        if isinstance(child, SKIPPED_TYPES) or not pattern.fullmatch(path):
+        if isinstance(child, SKIPPED_TYPES) or not re.fullmatch(everything, path):
+            continue
+        level = "blocks" if re.fullmatch(blocks, path) else "all"
+        if not choice.needs(level):
             continue
         is_block = re.fullmatch(r"transformer_blocks\.\d+", path)
         make_hook = _record_block if is_block else _record_output
-        child.register_forward_hook(make_hook(recorder, path))
+        child.register_forward_hook(make_hook(recorder, path, level))

@@ -1,6 +1,7 @@
 """The parity check with the official pipeline, and the goldens of the tests that run without Python.
 
     python tools/reference/parity.py run --engine build/release/qwen-image --work DIR [--case NAME]... [--update-goldens]
+    python tools/reference/parity.py foreign --engine build/release/qwen-image --work DIR
     python tools/reference/parity.py export --work DIR [--case NAME]...
     python tools/reference/parity.py goldens --out tests/goldens
 """
@@ -11,15 +12,26 @@ import json
 import sys
 from pathlib import Path
 
+import compare_runs
 import engine_check
 import environment
 import goldens
+import mflux_check
 from case_list import HERE, KEYS, ROOT, CaseList, export_arguments
 from export import export
 from random_model import write_json
 
 # The files that decide what a reference holds; a change in any of them makes the references old.
-EXPORTER = ("block_taps.py", "checkpoint_store.py", "export.py", "module_taps.py", "text_to_image.py")
+EXPORTER = (
+    "attention_weights.py",
+    "block_taps.py",
+    "checkpoint_choice.py",
+    "checkpoint_store.py",
+    "export.py",
+    "module_taps.py",
+    "noise_floor.py",
+    "text_to_image.py",
+)
 
 
 def fingerprint(case, model):
@@ -80,7 +92,10 @@ def run_cases(args):
     for case in chosen_cases(cases, args.case):
         export_case(cases, case, work)
         model = cases.model_folder(case["model"], work / "models").resolve()
-        row = engine_check.check_case(Path(args.engine).resolve(), work, case, model)
+        engine = Path(args.engine).resolve()
+        row = engine_check.check_case(engine, work, case, model)
+        if case.get("floor"):
+            check_precisions(engine, work, case, model, row)
         rows.append(row)
         verdict = "passed" if row["passed"] else "FAILED: " + (", ".join(row["failures"][:3]) or "the pictures differ")
         print(f"{case['name']:24} {row['tensors']:5} tensors, picture within {row['levels']} level, {row['psnr']:.1f} dB: {verdict}")
@@ -90,6 +105,23 @@ def run_cases(args):
     failed = [row["case"]["name"] for row in rows if not row["passed"]]
     print(f"{len(rows) - len(failed)} passed, {len(failed)} failed")
     if failed:
+        raise SystemExit(1)
+
+
+def check_precisions(engine, work, case, model, row):
+    """`compare` must accept the official bfloat16 run by its floors, and the engine's float32 run without them."""
+    folder = work / case["name"]
+    export([*export_arguments({**case, "floor": False}, model, folder / "bf16"), "--dtype=bfloat16"])
+    for run in ("bf16", "cpp"):
+        report = compare_runs.with_engine(engine, folder / "ref", folder / run)
+        if not report["passed"]:
+            found = compare_runs.first_divergence(report) or "missing or extra tensors"
+            row["passed"] = False
+            row["failures"].append(f"compare {run}: {found}")
+
+
+def check_foreign(args):
+    if not mflux_check.check(Path(args.work).resolve() / "mflux", Path(args.engine).resolve()):
         raise SystemExit(1)
 
 
@@ -108,6 +140,10 @@ def main():
     command.add_argument("--case", action="append", default=[], help="only this case (may be repeated)")
     command.add_argument("--update-goldens", action="store_true", help="first write tests/goldens anew")
     command.set_defaults(run=run_cases)
+    command = commands.add_parser("foreign", help="compare mflux with the official pipeline (needs mflux and mlx)")
+    command.add_argument("--engine", required=True, help="the qwen-image program")
+    command.add_argument("--work", required=True, help="folder for the random model and the runs")
+    command.set_defaults(run=check_foreign)
     command = commands.add_parser("export", help="export the references that are missing or out of date")
     command.add_argument("--work", required=True, help="folder for the random models and the runs")
     command.add_argument("--case", action="append", default=[], help="only this case (may be repeated)")

@@ -61,6 +61,16 @@ PRESETS = {
         },
         "vae": {"base_dim": 96, "num_res_blocks": 2},
     },
+    # What mflux can run: it fixes the size of a head and the channels of the VAE.
+    "mflux": {
+        "transformer": {
+            "num_layers": 3,
+            "num_attention_heads": 4,
+            "attention_head_dim": 128,
+            "axes_dims_rope": [16, 56, 56],
+        },
+        "vae": {"base_dim": 96, "num_res_blocks": 2},
+    },
     # Heads, widths and layer counts that no vector length divides; half floats.
     "odd": {
         "dtype": "float16",

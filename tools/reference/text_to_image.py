@@ -34,33 +34,39 @@ def check_size(pipe, width, height):
 class TextToImage:
     """Wraps the seams of one pipeline (encoder, transformer, scheduler, VAE) so that each tells what passes."""
 
-    def __init__(self, pipe, store, level, guided):
+    def __init__(self, pipe, store, choice, guided):
         self._pipe = pipe
         self._store = store
+        self._choice = choice
         self._passes = ("", ".neg") if guided else ("",)
         self._text_calls = 0
         self._prompt_calls = 0
         self._transformer_calls = 0
         self._steps_done = 0
         self._pre_decode_latents = None
-        self._tap_text_encoder(level)
+        self._tap_text_encoder()
         self._tap_prompt()
-        self._tap_transformer(level)
+        self._tap_transformer()
         self._tap_scheduler()
-        self._tap_vae(level)
+        self._tap_vae()
 
-    def _tap_text_encoder(self, level):
+    def _save(self, name, tensor):
+        """A tensor that passes between the components."""
+        if self._choice.wants(name, "boundaries"):
+            self._store.save(name, tensor)
+
+    def _tap_text_encoder(self):
         encoder = self._pipe.text_encoder
-        recorder = PassRecorder(self._store)
+        recorder = PassRecorder(self._store, self._choice)
 
         def begin(_module, _args, kwargs):
             suffix = self._passes[self._text_calls]
             self._text_calls += 1
-            self._store.save("negative_input_ids" if suffix else "input_ids", kwargs["input_ids"])
+            self._save("negative_input_ids" if suffix else "input_ids", kwargs["input_ids"])
             recorder.begin(f"text_encoder{suffix}")
 
         encoder.register_forward_pre_hook(begin, with_kwargs=True)
-        attach("text_encoder", encoder, recorder, level)
+        attach("text_encoder", encoder, recorder, self._choice)
         encoder.register_forward_hook(lambda *_: recorder.end())
 
     def _tap_prompt(self):
@@ -70,29 +76,29 @@ class TextToImage:
             embeds, mask = original(*args, **kwargs)
             prefix = "negative_" if self._passes[self._prompt_calls] else ""
             self._prompt_calls += 1
-            self._store.save(f"{prefix}prompt_embeds", embeds)
+            self._save(f"{prefix}prompt_embeds", embeds)
             # The pipeline drops a mask of ones; the checkpoint keeps it.
             ones = torch.ones(embeds.shape[:2])
             saved = ones if mask is None else mask
-            self._store.save(f"{prefix}prompt_embeds_mask", saved.to(torch.uint8))
+            self._save(f"{prefix}prompt_embeds_mask", saved.to(torch.uint8))
             return embeds, mask
 
         self._pipe.encode_prompt = encode_prompt
 
-    def _tap_transformer(self, level):
+    def _tap_transformer(self):
         transformer = self._pipe.transformer
-        recorder = PassRecorder(self._store)
+        recorder = PassRecorder(self._store, self._choice)
 
         def begin(_module, _args, kwargs):
             step, index = divmod(self._transformer_calls, len(self._passes))
             self._transformer_calls += 1
             if index == 0:
-                self._store.save(f"packed_latents_step{step}", kwargs["hidden_states"])
+                self._save(f"packed_latents_step{step}", kwargs["hidden_states"])
             recorder.begin(f"transformer/step{step:03d}{self._passes[index]}")
 
         transformer.register_forward_pre_hook(begin, with_kwargs=True)
-        attach("transformer", transformer, recorder, level)
-        if level == "all":
+        attach("transformer", transformer, recorder, self._choice)
+        if self._choice.needs("all"):
             BlockTaps(transformer, recorder)
         transformer.register_forward_hook(lambda *_: recorder.end())
 
@@ -102,64 +108,67 @@ class TextToImage:
 
         def step(model_output, timestep, sample, **kwargs):
             if self._steps_done == 0:
-                self._store.save("sigmas", scheduler.sigmas)
-                self._store.save("timesteps", scheduler.timesteps)
-            self._store.save(f"noise_pred_step{self._steps_done}", model_output)
+                self._save("sigmas", scheduler.sigmas)
+                self._save("timesteps", scheduler.timesteps)
+            self._save(f"noise_pred_step{self._steps_done}", model_output)
             self._steps_done += 1
             result = original(model_output, timestep, sample, **kwargs)
             if self._steps_done == len(scheduler.timesteps):
-                self._store.save("final_latents_packed", result[0])
+                self._save("final_latents_packed", result[0])
             return result
 
         scheduler.step = step
 
-    def _tap_vae(self, level):
+    def _tap_vae(self):
         vae = self._pipe.vae
-        recorder = PassRecorder(self._store)
-        attach("vae_decode", vae, recorder, level)
+        recorder = PassRecorder(self._store, self._choice)
+        attach("vae_decode", vae, recorder, self._choice)
         original = vae.decode
 
         def decode(z, **kwargs):
             self._pre_decode_latents = z.clone()
-            self._store.save("vae/pre_decode_latents", z)
+            self._save("vae/pre_decode_latents", z)
             recorder.begin("vae")
             result = original(z, **kwargs)
             recorder.end()
-            self._store.save("image", result[0][:, :, 0])
+            self._save("image", result[0][:, :, 0])
             return result
 
         vae.decode = decode
         self._plain_decode = original
 
     def run(self, args):
-        pipe = self._pipe
-        latents = pipe.prepare_latents(
-            1,
-            pipe.transformer.config.in_channels // 4,
-            args.height,
-            args.width,
-            pipe.text_encoder.dtype,
-            torch.device("cpu"),
-            torch.Generator("cpu").manual_seed(args.seed),
-        )
-        self._store.save("initial_latents_packed", latents)
-        image = call(pipe, args, latents=latents)
-        image.save(self._store.folder / "image.png")
-        return image
+        latents = initial_latents(self._pipe, args)
+        self._save("initial_latents_packed", latents)
+        return call(self._pipe, args, latents=latents)
 
     @torch.no_grad()
     def decode_tiled(self, tiling):
         """The VAE alone once more on the same latents; unlike the plain decode, diffusers leaves it unclamped."""
         self._pipe.vae.enable_tiling(**tiling)
         image = self._plain_decode(self._pre_decode_latents, return_dict=False)[0]
-        self._store.save("image_tiled", image[:, :, 0])
+        self._save("image_tiled", image[:, :, 0])
         self._pipe.vae.disable_tiling()
+
+
+def initial_latents(pipe, args):
+    """Drawn in float32 whatever the run's precision: torch draws other numbers in bfloat16."""
+    latents = pipe.prepare_latents(
+        1,
+        pipe.transformer.config.in_channels // 4,
+        args.height,
+        args.width,
+        torch.float32,
+        torch.device("cpu"),
+        torch.Generator("cpu").manual_seed(args.seed),
+    )
+    return latents.to(pipe.transformer.dtype)
 
 
 def call(pipe, args, **noise):
     return pipe(
         prompt=args.prompt,
-        negative_prompt=args.negative_prompt if args.cfg > 1 else None,
+        negative_prompt=args.negative_prompt,
         true_cfg_scale=args.cfg,
         height=args.height,
         width=args.width,
@@ -170,8 +179,12 @@ def call(pipe, args, **noise):
 
 
 def verify_untouched(args, dtype, image):
-    """A fresh pipeline without any tap, from the seed alone, must paint the same picture bit for bit."""
-    plain = call(load(args.model, dtype), args, generator=torch.Generator("cpu").manual_seed(args.seed))
-    if plain.tobytes() != image.tobytes():
+    """A fresh pipeline without any tap, in float32 from the seed alone, must paint the same picture bit for bit."""
+    pipe = load(args.model, dtype)
+    if dtype == torch.float32:
+        noise = {"generator": torch.Generator("cpu").manual_seed(args.seed)}
+    else:
+        noise = {"latents": initial_latents(pipe, args)}
+    if call(pipe, args, **noise).tobytes() != image.tobytes():
         raise SystemExit("the recorded run differs from a plain pipeline call")
     print("verified: a plain pipeline call gives the same picture, bit for bit", file=sys.stderr)

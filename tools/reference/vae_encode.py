@@ -18,22 +18,26 @@ def read_picture(path):
 
 
 @torch.no_grad()
-def run(args, dtype, store, tiling):
+def run(args, dtype, store, choice, tiling):
+    def save(name, tensor):
+        if choice.wants(name, "boundaries"):
+            store.save(name, tensor)
+
     vae = AutoencoderKLQwenImage.from_pretrained(args.model, subfolder="vae", dtype=dtype)
     picture = read_picture(args.image)
-    store.save("vae_encode/input", picture)
+    save("vae_encode/input", picture)
     frame = picture.to(dtype)[:, :, None]
-    recorder = PassRecorder(store)
-    attach("vae_encode", vae, recorder, args.checkpoints)
+    recorder = PassRecorder(store, choice)
+    attach("vae_encode", vae, recorder, choice)
 
     recorder.begin("vae_encode")
     posterior = vae.encode(frame).latent_dist
     recorder.end()
-    store.save("vae_encode/moments", posterior.parameters)
-    store.save("vae_encode/mode", posterior.mode())
+    save("vae_encode/moments", posterior.parameters)
+    save("vae_encode/mode", posterior.mode())
     if args.tiled:
         vae.enable_tiling(**tiling)
         posterior = vae.encode(frame).latent_dist
-        store.save("vae_encode/moments_tiled", posterior.parameters)
-        store.save("vae_encode/mode_tiled", posterior.mode())
+        save("vae_encode/moments_tiled", posterior.parameters)
+        save("vae_encode/mode_tiled", posterior.mode())
     return picture.shape[2:]
