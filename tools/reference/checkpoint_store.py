@@ -33,6 +33,19 @@ class CheckpointStore:
             self._remove_old_run()
         self.folder.mkdir(parents=True, exist_ok=True)
 
+    def __enter__(self):
+        return self
+
+    def __exit__(self, kind, _error, _trace):
+        """A run that failed leaves nothing behind: half a run would stand in the way of the next."""
+        if kind is None:
+            return
+        for entry in self.entries:
+            (self.folder / entry["file"]).unlink(missing_ok=True)
+        for path in sorted(self.folder.rglob("*"), reverse=True):
+            if path.is_dir() and not any(path.iterdir()):
+                path.rmdir()
+
     def _remove_old_run(self):
         manifest = self.folder / "manifest.json"
         if manifest.exists():

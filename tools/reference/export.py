@@ -7,6 +7,7 @@ writes debug_artifacts/run/ref; `qwen-image --debug=run generate -o out.png` the
 
 import argparse
 import gc
+import shlex
 import sys
 from pathlib import Path
 
@@ -80,6 +81,8 @@ def check_arguments(parser, args):
         parser.error("--component vae-encode needs --image")
     if args.floor and args.dtype != "float32":
         parser.error("--floor measures the distance of a bfloat16 run from a float32 one: it needs --dtype float32")
+    if not (Path(args.model) / "model_index.json").exists():
+        parser.error(f"--model {args.model}: not a model folder in diffusers' layout (it has no model_index.json)")
     if not args.run_id or args.run_id.startswith(".") or "/" in args.run_id:
         parser.error("--run-id must be a plain folder name")
 
@@ -90,6 +93,20 @@ def tiling_of(args):
         "tile_sample_min_width": args.tile_min,
         "tile_sample_stride_height": args.tile_stride,
         "tile_sample_stride_width": args.tile_stride,
+    }
+
+
+def pipeline_facts(args):
+    return {
+        "pipeline": "QwenImagePipeline",
+        "prompt": args.prompt,
+        "negative_prompt": args.negative_prompt,
+        "width": args.width,
+        "height": args.height,
+        "steps": args.steps,
+        "cfg": args.cfg,
+        "seed": args.seed,
+        "max_sequence_length": args.max_sequence_length,
     }
 
 
@@ -126,41 +143,28 @@ def run_pipeline(args, pipe, store, choice):
 def export_pipeline(args, choice):
     dtype = DTYPES[args.dtype]
     pipe = load_pipeline(args, dtype)
-    store = CheckpointStore(args.out, args.overwrite)
-    image = run_pipeline(args, pipe, store, choice)
-    image.save(store.folder / "image.png")
-    choice.check_all_used()
-    # Hooks and modules hold each other; the next model must find the memory free.
-    del pipe
-    gc.collect()
-    if args.verify:
-        text_to_image.verify_untouched(args, dtype, image)
-    if args.floor:
-        run_pipeline(args, load_pipeline(args, torch.bfloat16), FloorMeter(store), choice)
-    store.write_manifest(
-        {
-            "pipeline": "QwenImagePipeline",
-            "prompt": args.prompt,
-            "negative_prompt": args.negative_prompt,
-            "width": args.width,
-            "height": args.height,
-            "steps": args.steps,
-            "cfg": args.cfg,
-            "seed": args.seed,
-            "max_sequence_length": args.max_sequence_length,
-            **common_facts(args),
-        }
-    )
+    with CheckpointStore(args.out, args.overwrite) as store:
+        image = run_pipeline(args, pipe, store, choice)
+        choice.check_all_used()
+        # Hooks and modules hold each other; the next model must find the memory free.
+        del pipe
+        gc.collect()
+        if args.verify:
+            text_to_image.verify_untouched(args, dtype, image)
+        if args.floor:
+            run_pipeline(args, load_pipeline(args, torch.bfloat16), FloorMeter(store), choice)
+        image.save(store.folder / "image.png")
+        store.write_manifest({**pipeline_facts(args), **common_facts(args)})
     return store
 
 
 def export_vae_encode(args, choice):
-    store = CheckpointStore(args.out, args.overwrite)
-    height, width = vae_encode.run(args, DTYPES[args.dtype], store, choice, tiling_of(args))
-    choice.check_all_used()
-    if args.floor:
-        vae_encode.run(args, torch.bfloat16, FloorMeter(store), choice, tiling_of(args))
-    store.write_manifest({"pipeline": "vae-encode", "width": width, "height": height, **common_facts(args)})
+    with CheckpointStore(args.out, args.overwrite) as store:
+        height, width = vae_encode.run(args, DTYPES[args.dtype], store, choice, tiling_of(args))
+        choice.check_all_used()
+        if args.floor:
+            vae_encode.run(args, torch.bfloat16, FloorMeter(store), choice, tiling_of(args))
+        store.write_manifest({"pipeline": "vae-encode", "width": width, "height": height, **common_facts(args)})
     return store
 
 
@@ -170,11 +174,11 @@ def next_command(args):
     if args.out.parent.parent != ARTIFACTS:
         words.append(f"--artifacts={args.out.parent.parent}")
     if args.checkpoints != CHECKPOINTS:
-        words.append(f"--checkpoints='{args.checkpoints}'")
+        words.append(f"--checkpoints={args.checkpoints}")
     words += ["generate", "-o", "out.png"]
     if Path(args.model).resolve() != EMBEDDED_MODEL:
         words.append(f"--model={args.model}")
-    return " ".join(words)
+    return shlex.join(words)
 
 
 def export(argv=None):

@@ -104,22 +104,9 @@ def report_unmapped(unmapped, allowed):
     print(text, file=sys.stderr)
 
 
-def import_tensors(args, tensors, reference):
-    name_map = NameMap.read(args.map) if args.map else None
-    found, unmapped = resolve(tensors, name_map, reference)
-    report_unmapped(unmapped, args.allow_unmapped)
-    if not found:
-        raise SystemExit("none of the tensors has a place in the reference")
-    store = CheckpointStore(args.out, args.overwrite)
-    float_types = collections.Counter()
-    for name, (target, rule) in found.items():
-        array, kind = storable(name, tensors[name]())
-        array = rule.arrange(name, array) if rule else array
-        store.save(target, array, {"original_name": name, "original_dtype": kind})
-        if array.dtype.kind == "f":
-            float_types[kind] += 1
+def manifest_facts(args, reference, float_types):
     settings = {key: reference[key] for key in SETTINGS if key in reference} if reference else {}
-    facts = {
+    return {
         "tool": args.tool,
         **settings,
         # Tolerances follow the precision in which the run was made.
@@ -127,7 +114,23 @@ def import_tensors(args, tensors, reference):
         "checkpoints_level": reference["checkpoints_level"] if reference else "all",
         **read_settings(args.settings),
     }
-    store.write_manifest(facts)
+
+
+def import_tensors(args, tensors, reference):
+    name_map = NameMap.read(args.map) if args.map else None
+    found, unmapped = resolve(tensors, name_map, reference)
+    report_unmapped(unmapped, args.allow_unmapped)
+    if not found:
+        raise SystemExit("none of the tensors has a place in the reference")
+    float_types = collections.Counter()
+    with CheckpointStore(args.out, args.overwrite) as store:
+        for name, (target, rule) in found.items():
+            array, kind = storable(name, tensors[name]())
+            array = rule.arrange(name, array) if rule else array
+            store.save(target, array, {"original_name": name, "original_dtype": kind})
+            if array.dtype.kind == "f":
+                float_types[kind] += 1
+        store.write_manifest(manifest_facts(args, reference, float_types))
     print(f"{len(store.entries)} checkpoints in {store.folder}", file=sys.stderr)
     if args.manifest_from:
         print(f"next: qwen-image compare {args.manifest_from} {args.out}", file=sys.stderr)
