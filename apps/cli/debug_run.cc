@@ -3,6 +3,7 @@
 #include "core/fail.h"
 #include "files/output_file.h"
 #include "files/text.h"
+#include "parity/report.h"
 #include "print.h"
 
 namespace qwen_image {
@@ -76,12 +77,13 @@ bool DebugRun::Finish(const Picture& picture, const GenerateOptions& options, in
             ReferenceFolder().string());
     return true;
   }
-  const std::string report = ReportJson(*checker_).dump(1) + "\n";
+  const Comparison comparison = checker_->comparison();
+  const std::string report = ReportJson(comparison).dump(1) + "\n";
   OutputFile file(OwnFolder() / "report.json");
   file.Write(report.data(), report.size());
   file.Commit();
-  if (!options.quiet || !checker_->passed()) Print(stderr, "{}", ReportText(*checker_));
-  return checker_->passed();
+  if (!options.quiet || !comparison.passed()) Print(stderr, "{}", ReportText(comparison));
+  return comparison.passed();
 }
 
 }  // namespace qwen_image

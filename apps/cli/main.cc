@@ -6,6 +6,7 @@
 #include <csignal>
 #include <new>
 
+#include "compare_command.h"
 #include "core/cancel.h"
 #include "files/text.h"
 #include "generate_command.h"
@@ -77,6 +78,10 @@ int Main(int argc, char** argv) {
   GenerateOptions generate;
   CLI::App* generate_command = app.add_subcommand("generate", "Draw a picture from a text");
   AddGenerateOptions(*generate_command, generate);
+  CompareCommandOptions compare;
+  CLI::App* compare_command =
+      app.add_subcommand("compare", "Compare two runs, tensor by tensor, or two pictures");
+  AddCompareOptions(*compare_command, compare);
 
   try {
     app.parse(argc, argv);
@@ -85,6 +90,7 @@ int Main(int argc, char** argv) {
     Print(stderr, "qwen-image: {} (see qwen-image --help)\n", Printable(ParseErrorText(app, error), 1000));
     return ExitCode(ErrorKind::kUsage);
   }
+  if (compare_command->parsed()) return RunCompare(compare, interrupted);
   return RunGenerate(generate, debug, interrupted);
 }
 

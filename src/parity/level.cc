@@ -54,6 +54,12 @@ CheckpointLevel LevelOf(std::string_view checkpoint) {
   return IsBlock(component, AfterLastSlash(checkpoint)) ? CheckpointLevel::kBlocks : CheckpointLevel::kAll;
 }
 
+std::string ComponentOf(std::string_view checkpoint) {
+  if (checkpoint == "image") return "image";
+  if (LevelOf(checkpoint) == CheckpointLevel::kBoundaries) return "pipeline";
+  return std::string(checkpoint.substr(0, checkpoint.find_first_of("./")));
+}
+
 CheckpointLevel ParseCheckpointLevel(std::string_view text) {
   if (text == "boundaries") return CheckpointLevel::kBoundaries;
   if (text == "blocks") return CheckpointLevel::kBlocks;

@@ -6,8 +6,16 @@
 #include "core/glob.h"
 #include "files/npy.h"
 #include "files/output_file.h"
+#include "parity/compare.h"
 
 namespace qwen_image {
+namespace {
+
+TensorSource SourceOfView(const CheckpointView& view) {
+  return std::visit([&](const auto* data) { return SourceOf(data, view.shape); }, view.data);
+}
+
+}  // namespace
 
 void RunRecorder::OnCheckpoint(const std::string& name, const CheckpointView& view) {
   const std::filesystem::path file = CheckpointFile(name);
@@ -26,21 +34,23 @@ void RunRecorder::OnCheckpoint(const std::string& name, const CheckpointView& vi
 }
 
 void RunRecorder::Finish(const RunSettings& s, const std::string& level, int threads) {
-  const Json manifest = {{"schema", 1},
-                         {"tool", "qwen-image.cpp"},
-                         {"pipeline", "QwenImagePipeline"},
-                         {"prompt", s.prompt},
-                         {"negative_prompt", s.negative_prompt ? Json(*s.negative_prompt) : Json()},
-                         {"width", s.width},
-                         {"height", s.height},
-                         {"steps", s.steps},
-                         {"cfg", s.cfg},
-                         {"seed", s.seed},
-                         {"max_sequence_length", s.max_sequence_length},
-                         {"dtype", "float32"},
-                         {"checkpoints_level", level},
-                         {"threads", threads},
-                         {"checkpoints", checkpoints_}};
+  const bool guided = s.negative_prompt && s.cfg > 1;  // else it is not used
+  Json manifest = {{"schema", 1},
+                   {"tool", "qwen-image.cpp"},
+                   {"pipeline", "QwenImagePipeline"},
+                   {"prompt", s.prompt},
+                   {"negative_prompt", guided ? Json(*s.negative_prompt) : Json()},
+                   {"width", s.width},
+                   {"height", s.height},
+                   {"steps", s.steps},
+                   {"cfg", s.cfg},
+                   {"seed", s.seed},
+                   {"max_sequence_length", s.max_sequence_length},
+                   {"dtype", "float32"},
+                   {"checkpoints_level", level},
+                   {"threads", threads},
+                   {"checkpoints", checkpoints_}};
+  if (!substituted_.empty()) manifest["substituted"] = substituted_;
   const std::string text = manifest.dump(1) + "\n";
   OutputFile file(folder_ / "manifest.json");
   file.Write(text.data(), text.size());
@@ -53,7 +63,9 @@ RunChecker::RunChecker(const ReferenceRun& reference, CheckpointLevel level,
       level_(std::min(level, ParseCheckpointLevel(reference.level()))),
       substitute_(std::move(substitute)),
       recorder_(recorder),
-      mode_(substitute_.empty() ? ErrorMode::kAccumulated : ErrorMode::kIsolated) {}
+      mode_(substitute_.empty() ? ErrorMode::kAccumulated : ErrorMode::kIsolated) {
+  if (recorder_) recorder_->SetSubstituted(substitute_);
+}
 
 bool RunChecker::Wants(std::string_view name) const {
   return LevelOf(name) <= level_ || (recorder_ && recorder_->Wants(name));
@@ -65,47 +77,39 @@ bool RunChecker::Substitutes(const std::string& name) const {
 }
 
 void RunChecker::OnCheckpoint(const std::string& name, const CheckpointView& view) {
+  // Saved first: the run's own tensor, not the one that may replace it.
   if (recorder_ && recorder_->Wants(name)) recorder_->OnCheckpoint(name, view);
   if (LevelOf(name) > level_) return;
-  if (!reference_.Has(name)) {
+  const TensorSet& tensors = reference_.tensors();
+  const TensorInfo* want = tensors.Find(name);
+  if (!want) {
     extra_.push_back(name);
     return;
   }
-  seen_.insert(name);
-  CheckedTensor checked{.name = name,
-                        .shape = view.shape,
-                        .difference = {},
-                        .tolerance = ToleranceOf(name, mode_),
-                        .problem = {}};
-  const NpyArray want = reference_.Read(name);
-  const int64_t count = ElementCount(view.shape);
-  if (want.shape != view.shape) {
-    checked.problem = fmt::format("shape {}, expected {}", ToString(view.shape), ToString(want.shape));
-  } else if (std::holds_alternative<float*>(view.data) !=
-             std::holds_alternative<std::vector<float>>(want.values)) {
-    checked.problem = fmt::format("the reference holds {}", want.dtype);
-  } else if (const auto* values = std::get_if<std::vector<float>>(&want.values)) {
-    float* got = std::get<float*>(view.data);
-    checked.difference = Compare(got, values->data(), count);
-    if (Substitutes(name)) std::copy_n(values->data(), count, got);
-  } else {
-    checked.difference = Compare(std::get<const int64_t*>(view.data),
-                                 std::get<std::vector<int64_t>>(want.values).data(), count);
+  const TensorComparison& compared = compared_[name] =
+      CompareTensor(name, SourceOf(tensors, *want), SourceOfView(view),
+                    [&](const TensorStats&) { return LiveCriterion(name, mode_); });
+  if (!Substitutes(name) || !compared.problem.empty()) return;
+  if (float* const* data = std::get_if<float*>(&view.data)) {
+    const std::vector<float> values = tensors.ReadAll(*want);
+    std::copy(values.begin(), values.end(), *data);
   }
-  checked_.push_back(std::move(checked));
 }
 
-std::vector<std::string> RunChecker::missing() const {
-  std::vector<std::string> names;
-  for (const std::string& name : reference_.checkpoints()) {
-    if (LevelOf(name) <= level_ && !seen_.contains(name)) names.push_back(name);
+Comparison RunChecker::comparison() const {
+  const TensorSet& tensors = reference_.tensors();
+  Comparison c{.ref_path = tensors.path(),
+               .run_path = recorder_ ? recorder_->folder() : std::filesystem::path(),
+               .ref_manifest = tensors.manifest(),
+               .extra = extra_};
+  for (const TensorInfo& tensor : tensors.tensors()) {
+    if (const auto found = compared_.find(tensor.name); found != compared_.end()) {
+      c.tensors.push_back(found->second);
+    } else if (LevelOf(tensor.name) <= level_) {
+      c.missing.push_back(tensor.name);
+    }
   }
-  return names;
-}
-
-bool RunChecker::passed() const {
-  return !checked_.empty() && extra_.empty() && missing().empty() &&
-         std::all_of(checked_.begin(), checked_.end(), [](const CheckedTensor& t) { return t.passed(); });
+  return c;
 }
 
 }  // namespace qwen_image

@@ -5,14 +5,13 @@
 
 #include <filesystem>
 #include <map>
-#include <optional>
-#include <set>
 #include <string>
 #include <vector>
 
 #include "core/checkpoint.h"
 #include "files/json.h"
-#include "parity/difference.h"
+#include "parity/comparison.h"
+#include "parity/criterion.h"
 #include "parity/level.h"
 #include "parity/reference_run.h"
 
@@ -23,8 +22,12 @@ class RunRecorder : public CheckpointSink {
   RunRecorder(std::filesystem::path folder, CheckpointLevel level)
       : folder_(std::move(folder)), level_(level) {}
 
+  const std::filesystem::path& folder() const { return folder_; }
   bool Wants(std::string_view name) const override { return LevelOf(name) <= level_; }
   void OnCheckpoint(const std::string& name, const CheckpointView& view) override;
+
+  // Globs of the checkpoints that the run took over from a reference, for the manifest.
+  void SetSubstituted(std::vector<std::string> globs) { substituted_ = std::move(globs); }
 
   // Writes manifest.json last: a folder without one is a run that did not finish.
   void Finish(const RunSettings& settings, const std::string& level, int threads);
@@ -32,16 +35,8 @@ class RunRecorder : public CheckpointSink {
  private:
   std::filesystem::path folder_;
   CheckpointLevel level_;
+  std::vector<std::string> substituted_;
   Json checkpoints_ = Json::array();
-};
-
-struct CheckedTensor {
-  std::string name;
-  Shape shape;
-  Difference difference;
-  Tolerance tolerance;
-  std::string problem;  // why it cannot be compared: another shape or type; empty if it can
-  bool passed() const { return problem.empty() && tolerance.Accepts(difference); }
 };
 
 class RunChecker : public CheckpointSink {
@@ -53,10 +48,9 @@ class RunChecker : public CheckpointSink {
   bool Wants(std::string_view name) const override;
   void OnCheckpoint(const std::string& name, const CheckpointView& view) override;
 
-  const std::vector<CheckedTensor>& checked() const { return checked_; }
-  std::vector<std::string> missing() const;  // in the reference, but the run never came there
-  const std::vector<std::string>& extra() const { return extra_; }  // in the run, but not in the reference
-  bool passed() const;  // something was compared, and nothing failed
+  // What was found so far. What the reference has and the run did not come to is missing.
+  Comparison comparison() const;
+  bool passed() const { return comparison().passed(); }
 
  private:
   bool Substitutes(const std::string& name) const;
@@ -66,13 +60,8 @@ class RunChecker : public CheckpointSink {
   std::vector<std::string> substitute_;
   RunRecorder* recorder_;  // may be null
   ErrorMode mode_;
-  std::vector<CheckedTensor> checked_;
-  std::set<std::string> seen_;
+  std::map<std::string, TensorComparison> compared_;
   std::vector<std::string> extra_;
 };
-
-// The findings as JSON (for tools) and as a table of the worst of each component (for people).
-Json ReportJson(const RunChecker& checker);
-std::string ReportText(const RunChecker& checker);
 
 }  // namespace qwen_image
