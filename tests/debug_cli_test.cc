@@ -101,7 +101,7 @@ TEST_F(DebugCli, LookingDoesNotChangeThePicture) {
     before.insert(before.end(), {"-o", "x.png"});
     const RunResult result = Run(before);
     EXPECT_EQ(result.exit_code, 0) << result.err;
-    return ReadPng(Path("x.png")).rgb;
+    return ReadPng(Path("x.png")).pixels;
   };
   const auto plain = picture({});
   EXPECT_EQ(picture({"--debug", "--checkpoints", "all,*:attn_weights"}), plain);
@@ -150,10 +150,10 @@ TEST_F(DebugCli, TheVaeAloneDrawsTheReferencesPicture) {
   ASSERT_EQ(result.exit_code, 0) << result.err;
   const RgbImage ours = ReadPng(Path("x.png")),
                  reference = ReadPng(Path("debug_artifacts/gold/ref/image.png"));
-  ASSERT_EQ(ours.rgb.size(), reference.rgb.size());
+  ASSERT_EQ(ours.pixels.size(), reference.pixels.size());
   int worst = 0;
-  for (size_t i = 0; i < ours.rgb.size(); ++i)
-    worst = std::max(worst, std::abs(ours.rgb[i] - reference.rgb[i]));
+  for (size_t i = 0; i < ours.pixels.size(); ++i)
+    worst = std::max(worst, std::abs(ours.pixels[i] - reference.pixels[i]));
   EXPECT_LE(worst, 1);
 }
 

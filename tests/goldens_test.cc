@@ -9,6 +9,7 @@
 #include <filesystem>
 
 #include "files/png.h"
+#include "parity/report.h"
 #include "parity/run_recorder.h"
 #include "qwen_image/qwen_image.h"
 
@@ -58,14 +59,14 @@ class Goldens : public testing::TestWithParam<GoldenCase> {
 TEST_P(Goldens, WholeRunStaysWithinTheAccumulatedTolerances) {
   RunChecker checker(reference_, CheckpointSelection("all"), {}, nullptr);
   Draw(2, &checker);
-  EXPECT_TRUE(checker.passed()) << ReportText(checker);
-  EXPECT_GT(checker.checked().size(), 14u);
+  EXPECT_TRUE(checker.passed()) << ReportText(checker.comparison());
+  EXPECT_GT(checker.comparison().tensors.size(), 14u);
 }
 
 TEST_P(Goldens, EveryOperationAloneStaysWithinTheIsolatedTolerances) {
   RunChecker checker(reference_, CheckpointSelection("all"), {"*"}, nullptr);
   Draw(2, &checker);
-  EXPECT_TRUE(checker.passed()) << ReportText(checker);
+  EXPECT_TRUE(checker.passed()) << ReportText(checker.comparison());
 }
 
 TEST_P(Goldens, PictureIsDiffusersPicture) {
@@ -153,8 +154,8 @@ TEST(RunChecker, FindsAPlantedError) {
                     {.on_progress = {}, .cancel = nullptr, .checkpoints = &checker});
   EXPECT_FALSE(checker.passed());
   std::vector<std::string> failed;
-  for (const CheckedTensor& t : checker.checked()) {
-    if (!t.passed()) failed.push_back(t.name);
+  for (const TensorComparison& t : checker.comparison().tensors) {
+    if (!t.passed) failed.push_back(t.name);
   }
   EXPECT_EQ(failed, std::vector<std::string>{"transformer/step001/transformer_blocks.2:img"});
 }

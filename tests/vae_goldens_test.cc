@@ -8,6 +8,8 @@
 
 #include "core/cancel.h"
 #include "model/vae.h"
+#include "parity/compare.h"
+#include "parity/report.h"
 #include "parity/run_recorder.h"
 
 namespace qwen_image {
@@ -26,9 +28,11 @@ class VaeGoldens : public testing::Test {
 
   static void ExpectClose(const Tensor& got, const Tensor& want) {
     ASSERT_EQ(got.shape(), want.shape());
-    const Difference d = Compare(got.data(), want.data(), got.size());
-    EXPECT_LE(d.nmse, 1e-8);
-    EXPECT_LE(d.max_rel, 1e-4);
+    const TensorComparison c = CompareTensor(
+        "tensor", SourceOf(want.data(), want.shape()), SourceOf(got.data(), got.shape()),
+        [](const TensorStats&) { return Criterion{.kind = Criterion::Kind::kMaxRel, .limit = 1e-4}; });
+    EXPECT_LE(c.error->nmse, 1e-8);
+    EXPECT_TRUE(c.passed) << c.error->max_abs;
   }
 
   Vae vae_{kGoldens / "models/micro/vae"};
@@ -49,7 +53,7 @@ TEST_F(VaeGoldens, EncoderModuleByModule) {
       {1, vae_.config().z_dim, 1, moments.dim(3), moments.dim(4)});  // the means are the posterior's mode
   std::copy_n(moments.data(), mode.size(), mode.data());
   tap("mode", mode);
-  EXPECT_TRUE(checker.passed()) << ReportText(checker);
+  EXPECT_TRUE(checker.passed()) << ReportText(checker.comparison());
 }
 
 TEST_F(VaeGoldens, TiledEncoding) {

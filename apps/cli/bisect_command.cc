@@ -57,6 +57,7 @@ class Runner {
         watched(plan.isolated ? "blocks," + plan.checkpoints : plan.checkpoints);
     RunChecker checker(reference_, watched,
                        plan.isolated ? std::vector<std::string>{"*"} : std::vector<std::string>{}, nullptr);
+    checker.LimitTo(plan.component);
     const GenerateHooks hooks{.on_progress = {}, .cancel = &cancel_, .checkpoints = &checker};
     if (plan.component.empty()) {
       pipeline_.Generate(request_, hooks);

@@ -5,6 +5,7 @@
 #include "core/fail.h"
 #include "files/output_file.h"
 #include "files/text.h"
+#include "parity/report.h"
 #include "pipeline/pipeline_impl.h"
 #include "print.h"
 
@@ -55,6 +56,7 @@ DebugRun::DebugRun(const DebugOptions& options) : options_(options) {
     if (std::filesystem::exists(ReferenceFolder() / "manifest.json", error)) {
       reference_.emplace(ReferenceFolder());
       checker_ = std::make_unique<RunChecker>(*reference_, selection, options_.substitute, recorder_.get());
+      if (!options_.only.empty()) checker_->LimitTo(options_.only);
     }
   }
   const char* needy = !options_.substitute.empty() ? "--substitute"
@@ -107,7 +109,7 @@ bool DebugRun::Finish(const RunSettings& settings, const GenerateOptions& option
 
 void DebugRun::ReportUnfinished(const GenerateOptions& options) {
   FinishTrace(options);
-  if (checker_) Print(stderr, "{}", ReportText(*checker_));
+  if (checker_) Print(stderr, "{}", ReportText(checker_->comparison()));
 }
 
 bool DebugRun::FinishTrace(const GenerateOptions& options) {
@@ -129,12 +131,13 @@ bool DebugRun::FinishComparison(const RunSettings& settings, const GenerateOptio
             ReferenceFolder().string());
     return true;
   }
-  const std::string report = ReportJson(*checker_).dump(1) + "\n";
+  const Comparison comparison = checker_->comparison();
+  const std::string report = ReportJson(comparison).dump(1) + "\n";
   OutputFile file(OwnFolder() / "report.json");
   file.Write(report.data(), report.size());
   file.Commit();
-  if (!options.quiet || !checker_->passed()) Print(stderr, "{}", ReportText(*checker_));
-  return checker_->passed();
+  if (!options.quiet || !comparison.passed()) Print(stderr, "{}", ReportText(comparison));
+  return comparison.passed();
 }
 
 std::optional<Tensor> ReferenceInputs::Floats(const std::string& checkpoint) const {

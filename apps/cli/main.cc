@@ -8,6 +8,7 @@
 
 #include "bisect_command.h"
 #include "checkpoint_list.h"
+#include "compare_command.h"
 #include "core/cancel.h"
 #include "core/fail.h"
 #include "files/text.h"
@@ -83,6 +84,10 @@ int Main(int argc, char** argv) {
   CLI::App* bisect_command =
       app.add_subcommand("bisect", "Find the first operation where a run leaves a reference run");
   AddBisectOptions(*bisect_command, bisect);
+  CompareCommandOptions compare;
+  CLI::App* compare_command =
+      app.add_subcommand("compare", "Compare two runs, tensor by tensor, or two pictures");
+  AddCompareOptions(*compare_command, compare);
 
   try {
     app.parse(argc, argv);
@@ -95,6 +100,7 @@ int Main(int argc, char** argv) {
   if (app.get_subcommands().empty())
     Fail(ErrorKind::kUsage, "a command is missing, for example generate (see qwen-image --help)");
   if (*bisect_command) return RunBisect(bisect, debug, interrupted);
+  if (compare_command->parsed()) return RunCompare(compare, interrupted);
   return RunGenerate(generate, debug, interrupted);
 }
 

@@ -1,5 +1,5 @@
-// NumPy .npy files: little-endian float32 / float64 / float16, int64 / int32, uint8 / bool, C order, versions
-// 1–3. Written as version 1. Python objects, big-endian data and Fortran order are refused.
+// NumPy .npy files: little-endian floats and integers of every size and bool, C order, versions 1–3. Written
+// as version 1. Python objects, big-endian data and Fortran order are refused.
 #pragma once
 
 #include <cstddef>

@@ -64,6 +64,11 @@ TEST(Npy, IntegersBecomeInt64) {
               ElementsAre(INT64_MIN, 7));
   EXPECT_THAT(integers(Parse(NpyBytes(Header("<i4", "(2,)"), Raw<int32_t>({-1, 7})))), ElementsAre(-1, 7));
   EXPECT_THAT(integers(Parse(NpyBytes(Header("|u1", "(2,)"), "\x01\xff"))), ElementsAre(1, 255));
+  EXPECT_THAT(integers(Parse(NpyBytes(Header("|i1", "(2,)"), "\x01\xff"))), ElementsAre(1, -1));
+  EXPECT_THAT(integers(Parse(NpyBytes(Header("<u2", "(2,)"), Raw<uint16_t>({65535, 7})))),
+              ElementsAre(65535, 7));
+  EXPECT_THAT(integers(Parse(NpyBytes(Header("<u4", "(1,)"), Raw<uint32_t>({4294967295u})))),
+              ElementsAre(4294967295));
   EXPECT_THAT(integers(Parse(NpyBytes(Header("|b1", "(2,)"), Raw<uint8_t>({0, 255})))), ElementsAre(0, 1));
 }
 
@@ -157,6 +162,10 @@ TEST(NpyBad, PythonObjects) {
 
 TEST(NpyBad, BigEndian) {
   EXPECT_THAT(MessageFor(NpyBytes(Header(">f4", "(1,)"), "1234")), HasSubstr("big-endian"));
+}
+
+TEST(NpyBad, Bfloat16IsSaidToBeSavedAsFloat32) {
+  EXPECT_THAT(MessageFor(NpyBytes(Header("|V2", "(1,)"), "12")), HasSubstr("bfloat16"));
 }
 
 TEST(NpyBad, TypesNotSupported) {

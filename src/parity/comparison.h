@@ -31,7 +31,9 @@ struct ErrorStats {
   double psnr = 0;                             // dB, peak = max ref − min ref; infinite when equal
   std::optional<double> max_ulp;               // where both sides are float32
   double p50 = 0, p90 = 0, p99 = 0, p999 = 0;  // quantiles of |error|
-  int64_t worst = -1;                          // flat index of the largest error
+  double allclose = 0;                         // under kAllClose: largest |error| / (atol + rtol · |ref|)
+  int64_t outside = 0;                         // under kAllClose: elements where that is above 1
+  int64_t worst = -1;  // flat index of the largest error; of the first NaN or infinity if there is one
   double worst_ref = 0, worst_run = 0;
 };
 
@@ -43,7 +45,7 @@ struct Criterion {
     kMaxRel,    // max_abs / max|ref| ≤ limit
     kNmse,      // nmse ≤ limit
     kAllClose,  // |error| ≤ atol + rtol · |ref| for every element
-    kFloor,     // nmse ≤ factor² · floor: the reference's own error between fp32 and bf16
+    kFloor,     // nmse ≤ factor² · floor: the reference's own error (NMSE) between fp32 and bf16
   } kind = Kind::kNmse;
   double limit = 0;              // kMaxAbs, kMaxRel, kNmse
   double atol = 0, rtol = 0;     // kAllClose
@@ -70,9 +72,11 @@ struct TensorComparison {
 
 struct PictureComparison {
   std::string what;  // "tensor, before the clamp" or "PNG"
-  double psnr = 0, ssim = 0, rmse = 0;
-  double max_levels = 0;                                     // in 8-bit levels
-  std::vector<double> ref_mean, ref_std, run_mean, run_std;  // per channel
+  double psnr = 0, ssim = 0;
+  double rmse = 0, max_levels = 0;                           // in 8-bit levels
+  std::vector<double> ref_mean, ref_std, run_mean, run_std;  // per channel, in the picture's own values
+  std::string problem;                                       // why they cannot be compared: another size
+  std::optional<bool> passed;                                // where pictures are all there is to judge
 };
 
 struct ManifestDifference {
@@ -88,6 +92,7 @@ struct Comparison {
   std::vector<std::string> missing;       // in the reference only
   std::vector<std::string> extra;         // in the run only
   std::vector<PictureComparison> pictures;
+  std::vector<std::string> notes;  // what was left out, and why
 
   const TensorComparison* first_divergence() const;  // null if every tensor passed
   bool passed() const;  // something was compared, nothing failed, nothing is missing or extra

@@ -71,6 +71,21 @@ CheckpointLevel LevelOf(std::string_view checkpoint) {
   return IsBlock(component, AfterLastSlash(checkpoint)) ? CheckpointLevel::kBlocks : CheckpointLevel::kAll;
 }
 
+std::string ComponentOf(std::string_view checkpoint) {
+  if (checkpoint == "image") return "image";
+  if (LevelOf(checkpoint) == CheckpointLevel::kBoundaries) return "pipeline";
+  return std::string(checkpoint.substr(0, checkpoint.find_first_of("./")));
+}
+
+bool IsComputedBy(std::string_view component, std::string_view checkpoint) {
+  if (ComponentOf(checkpoint) == component && checkpoint != "vae/pre_decode_latents") return true;
+  if (component == "text_encoder")
+    return checkpoint.ends_with("prompt_embeds") || checkpoint.ends_with("prompt_embeds_mask");
+  if (component == "transformer")
+    return checkpoint == "sigmas" || checkpoint == "timesteps" || checkpoint.starts_with("noise_pred_step");
+  return component == "vae" && (checkpoint == "image" || checkpoint == "vae/pre_decode_latents");
+}
+
 CheckpointSelection::CheckpointSelection(const std::string& text) : text_(text) {
   for (size_t begin = 0; begin <= text.size();) {
     const size_t end = std::min(text.find(',', begin), text.size());

@@ -16,6 +16,11 @@ enum class CheckpointLevel {
 };
 
 CheckpointLevel LevelOf(std::string_view checkpoint);  // the shallowest level that records it
+// "text_encoder", "transformer", "vae"; "image"; "pipeline" for what passes between them; for other names
+// their first part.
+std::string ComponentOf(std::string_view checkpoint);
+// Whether a run of this component alone computes the checkpoint.
+bool IsComputedBy(std::string_view component, std::string_view checkpoint);
 
 // The checkpoints a user asked for: "blocks", "*attn.to_q", "boundaries,*blocks.3:attn_weights".
 class CheckpointSelection {

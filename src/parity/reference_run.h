@@ -1,15 +1,15 @@
-// A recorded run: a folder with manifest.json and one .npy per checkpoint. Written by
+// A recorded run of a pipeline: a TensorSet with a manifest that says what was run. Written by
 // tools/reference/export.py or by RunRecorder.
 #pragma once
 
 #include <filesystem>
-#include <map>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "files/npy.h"
-#include "files/safetensors.h"
+#include "parity/level.h"
+#include "parity/tensor_set.h"
 
 namespace qwen_image {
 
@@ -28,19 +28,20 @@ class ReferenceRun {
   explicit ReferenceRun(const std::filesystem::path& folder);  // throws Error kBadInput
 
   const RunSettings& settings() const { return settings_; }
-  const std::string& level() const { return level_; }
+  const TensorSet& tensors() const { return tensors_; }
   const std::vector<std::string>& checkpoints() const { return order_; }  // in the order of the run
-  bool Has(const std::string& name) const { return files_.contains(name); }
-  NpyArray Read(const std::string& name) const;
+  bool Has(const std::string& name) const { return tensors_.Find(name) != nullptr; }
+  NpyArray Read(const std::string& name) const;  // its dtype is NumPy's name for it
 
  private:
-  std::filesystem::path folder_;
+  TensorSet tensors_;
   RunSettings settings_;
-  std::string level_;
   std::vector<std::string> order_;
-  std::map<std::string, std::filesystem::path> files_;
-  std::map<std::filesystem::path, SafetensorsFile> packed_;
 };
+
+// Which checkpoints a run was to record, as its manifest says; none if it does not say: then it holds what it
+// lists.
+std::optional<CheckpointSelection> RecordedSelection(const Json& manifest);
 
 // The file of a checkpoint inside a run's folder.
 std::filesystem::path CheckpointFile(const std::string& name);

@@ -6,12 +6,25 @@
 #include "core/glob.h"
 #include "files/npy.h"
 #include "files/output_file.h"
+#include "parity/compare.h"
 
 namespace qwen_image {
+namespace {
+
+// An input of the run, not a result: generators differ between devices and frameworks.
+constexpr std::string_view kNoise = "initial_latents_packed";
+
+TensorSource SourceOfView(const CheckpointView& view) {
+  return std::visit([&](const auto* data) { return SourceOf(data, view.shape); }, view.data);
+}
+
+}  // namespace
 
 void RunRecorder::OnCheckpoint(const std::string& name, const CheckpointView& view) {
   const std::filesystem::path file = CheckpointFile(name);
   std::error_code error;
+  if (checkpoints_.empty())  // an earlier run's manifest must not speak for this one before it is done
+    std::filesystem::remove(folder_ / "manifest.json", error);
   std::filesystem::create_directories((folder_ / file).parent_path(), error);  // a failure shows when writing
   const bool is_float = std::holds_alternative<float*>(view.data);
   if (is_float) {
@@ -25,22 +38,33 @@ void RunRecorder::OnCheckpoint(const std::string& name, const CheckpointView& vi
                           {"dtype", is_float ? "float32" : "int64"}});
 }
 
+// A component's run holds nothing of the others, whatever its level: it lists its checkpoints.
+std::string RunRecorder::RecordedLevel() const {
+  if (component_.empty()) return selection_.text();
+  std::string names;
+  for (const Json& entry : checkpoints_)
+    names += (names.empty() ? "" : ",") + entry["name"].get<std::string>();
+  return names;
+}
+
 void RunRecorder::Finish(const RunSettings& s, int threads) {
-  const Json manifest = {{"schema", 1},
-                         {"tool", "qwen-image.cpp"},
-                         {"pipeline", "QwenImagePipeline"},
-                         {"prompt", s.prompt},
-                         {"negative_prompt", s.negative_prompt ? Json(*s.negative_prompt) : Json()},
-                         {"width", s.width},
-                         {"height", s.height},
-                         {"steps", s.steps},
-                         {"cfg", s.cfg},
-                         {"seed", s.seed},
-                         {"max_sequence_length", s.max_sequence_length},
-                         {"dtype", "float32"},
-                         {"checkpoints_level", selection_.text()},
-                         {"threads", threads},
-                         {"checkpoints", checkpoints_}};
+  const bool guided = s.negative_prompt && s.cfg > 1;  // else it is not used
+  Json manifest = {{"schema", 1},
+                   {"tool", "qwen-image.cpp"},
+                   {"pipeline", "QwenImagePipeline"},
+                   {"prompt", s.prompt},
+                   {"negative_prompt", guided ? Json(*s.negative_prompt) : Json()},
+                   {"width", s.width},
+                   {"height", s.height},
+                   {"steps", s.steps},
+                   {"cfg", s.cfg},
+                   {"seed", s.seed},
+                   {"max_sequence_length", s.max_sequence_length},
+                   {"dtype", "float32"},
+                   {"checkpoints_level", RecordedLevel()},
+                   {"threads", threads},
+                   {"checkpoints", checkpoints_}};
+  if (!substituted_.empty()) manifest["substituted"] = substituted_;
   const std::string text = manifest.dump(1) + "\n";
   OutputFile file(folder_ / "manifest.json");
   file.Write(text.data(), text.size());
@@ -51,62 +75,74 @@ RunChecker::RunChecker(const ReferenceRun& reference, CheckpointSelection select
                        std::vector<std::string> substitute, RunRecorder* recorder)
     : reference_(reference),
       selection_(std::move(selection)),
-      reference_selection_(reference.level()),
+      reference_selection_(RecordedSelection(reference.tensors().manifest())),
       substitute_(std::move(substitute)),
       recorder_(recorder),
-      mode_(substitute_.empty() ? ErrorMode::kAccumulated : ErrorMode::kIsolated) {}
+      mode_(substitute_.empty() ? ErrorMode::kAccumulated : ErrorMode::kIsolated) {
+  if (recorder_) recorder_->SetSubstituted(substitute_);
+}
+
+void RunChecker::LimitTo(const std::string& component) {
+  component_ = component;
+  if (recorder_) recorder_->LimitTo(component);
+}
+
+bool RunChecker::Compares(std::string_view name) const {
+  if (!component_.empty() && !IsComputedBy(component_, name)) return false;
+  return selection_.Contains(name) &&
+         (reference_selection_ ? reference_selection_->Contains(name) : reference_.Has(std::string(name)));
+}
 
 bool RunChecker::Wants(std::string_view name) const {
   return Compares(name) || (recorder_ && recorder_->Wants(name));
 }
 
 bool RunChecker::Substitutes(const std::string& name) const {
-  return std::any_of(substitute_.begin(), substitute_.end(),
-                     [&](const std::string& glob) { return MatchesGlob(glob, name); });
+  return name == kNoise || std::any_of(substitute_.begin(), substitute_.end(),
+                                       [&](const std::string& glob) { return MatchesGlob(glob, name); });
 }
 
 void RunChecker::OnCheckpoint(const std::string& name, const CheckpointView& view) {
+  // Saved first: the run's own tensor, not the one that may replace it.
   if (recorder_ && recorder_->Wants(name)) recorder_->OnCheckpoint(name, view);
   if (!Compares(name)) return;
-  if (!reference_.Has(name)) {
+  const TensorSet& tensors = reference_.tensors();
+  const TensorInfo* want = tensors.Find(name);
+  if (!want) {
     extra_.push_back(name);
     return;
   }
-  seen_.insert(name);
-  CheckedTensor checked{.name = name,
-                        .shape = view.shape,
-                        .difference = {},
-                        .tolerance = ToleranceOf(name, mode_),
-                        .problem = {}};
-  const NpyArray want = reference_.Read(name);
-  const int64_t count = ElementCount(view.shape);
-  if (want.shape != view.shape) {
-    checked.problem = fmt::format("shape {}, expected {}", ToString(view.shape), ToString(want.shape));
-  } else if (std::holds_alternative<float*>(view.data) !=
-             std::holds_alternative<std::vector<float>>(want.values)) {
-    checked.problem = fmt::format("the reference holds {}", want.dtype);
-  } else if (const auto* values = std::get_if<std::vector<float>>(&want.values)) {
-    float* got = std::get<float*>(view.data);
-    checked.difference = Compare(got, values->data(), count);
-    if (Substitutes(name)) std::copy_n(values->data(), count, got);
-  } else {
-    checked.difference = Compare(std::get<const int64_t*>(view.data),
-                                 std::get<std::vector<int64_t>>(want.values).data(), count);
+  TensorComparison& compared = compared_[name] =
+      CompareTensor(name, SourceOf(tensors, *want), SourceOfView(view),
+                    [&](const TensorStats&) { return LiveCriterion(name, mode_); });
+  if (!compared.problem.empty()) return;
+  if (name == kNoise && !compared.passed) {
+    compared.passed = true;
+    notes_.push_back(
+        "the reference's noise is not what its seed gives here (another generator or device); the run goes "
+        "on from it");
   }
-  checked_.push_back(std::move(checked));
+  if (!Substitutes(name)) return;
+  if (float* const* data = std::get_if<float*>(&view.data)) {
+    const std::vector<float> values = tensors.ReadAll(*want);
+    std::copy(values.begin(), values.end(), *data);
+  }
 }
 
-std::vector<std::string> RunChecker::missing() const {
-  std::vector<std::string> names;
-  for (const std::string& name : reference_.checkpoints()) {
-    if (Compares(name) && !seen_.contains(name)) names.push_back(name);
+Comparison RunChecker::comparison() const {
+  const TensorSet& tensors = reference_.tensors();
+  Comparison c{.ref_path = tensors.path(),
+               .run_path = recorder_ ? recorder_->folder() : std::filesystem::path(),
+               .ref_manifest = tensors.manifest(),
+               .extra = extra_};
+  for (const TensorInfo& tensor : tensors.tensors()) {
+    if (const auto found = compared_.find(tensor.name); found != compared_.end()) {
+      c.tensors.push_back(found->second);
+    } else if (Compares(tensor.name)) {
+      c.missing.push_back(tensor.name);
+    }
   }
-  return names;
-}
-
-bool RunChecker::passed() const {
-  return !checked_.empty() && extra_.empty() && missing().empty() &&
-         std::all_of(checked_.begin(), checked_.end(), [](const CheckedTensor& t) { return t.passed(); });
+  return c;
 }
 
 }  // namespace qwen_image

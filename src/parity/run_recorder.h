@@ -5,14 +5,13 @@
 
 #include <filesystem>
 #include <map>
-#include <optional>
-#include <set>
 #include <string>
 #include <vector>
 
 #include "core/checkpoint.h"
 #include "files/json.h"
-#include "parity/difference.h"
+#include "parity/comparison.h"
+#include "parity/criterion.h"
 #include "parity/level.h"
 #include "parity/reference_run.h"
 
@@ -23,25 +22,27 @@ class RunRecorder : public CheckpointSink {
   RunRecorder(std::filesystem::path folder, CheckpointSelection selection)
       : folder_(std::move(folder)), selection_(std::move(selection)) {}
 
+  const std::filesystem::path& folder() const { return folder_; }
   bool Wants(std::string_view name) const override { return selection_.Contains(name); }
   void OnCheckpoint(const std::string& name, const CheckpointView& view) override;
+
+  // Globs of the checkpoints that the run took over from a reference, for the manifest.
+  void SetSubstituted(std::vector<std::string> globs) { substituted_ = std::move(globs); }
+
+  // The run is one component's alone.
+  void LimitTo(std::string component) { component_ = std::move(component); }
 
   // Writes manifest.json last: a folder without one is a run that did not finish.
   void Finish(const RunSettings& settings, int threads);
 
  private:
+  std::string RecordedLevel() const;
+
   std::filesystem::path folder_;
   CheckpointSelection selection_;
+  std::string component_;
+  std::vector<std::string> substituted_;
   Json checkpoints_ = Json::array();
-};
-
-struct CheckedTensor {
-  std::string name;
-  Shape shape;
-  Difference difference;
-  Tolerance tolerance;
-  std::string problem;  // why it cannot be compared: another shape or type; empty if it can
-  bool passed() const { return problem.empty() && tolerance.Accepts(difference); }
 };
 
 class RunChecker : public CheckpointSink {
@@ -53,30 +54,26 @@ class RunChecker : public CheckpointSink {
   bool Wants(std::string_view name) const override;
   void OnCheckpoint(const std::string& name, const CheckpointView& view) override;
 
-  const std::vector<CheckedTensor>& checked() const { return checked_; }
-  std::vector<std::string> missing() const;  // in the reference, but the run never came there
-  const std::vector<std::string>& extra() const { return extra_; }  // in the run, but not in the reference
-  bool passed() const;  // something was compared, and nothing failed
+  // The run is one component's alone: what others compute is not missing.
+  void LimitTo(const std::string& component);
+
+  // What was found so far. What the reference has and the run did not come to is missing.
+  Comparison comparison() const;
+  bool passed() const { return comparison().passed(); }
 
  private:
   bool Substitutes(const std::string& name) const;
-
-  bool Compares(std::string_view name) const {
-    return selection_.Contains(name) && reference_selection_.Contains(name);
-  }
+  bool Compares(std::string_view name) const;
 
   const ReferenceRun& reference_;
-  CheckpointSelection selection_, reference_selection_;
+  CheckpointSelection selection_;
+  std::optional<CheckpointSelection> reference_selection_;  // none: what the reference lists
+  std::string component_;                                   // empty: all
   std::vector<std::string> substitute_;
   RunRecorder* recorder_;  // may be null
   ErrorMode mode_;
-  std::vector<CheckedTensor> checked_;
-  std::set<std::string> seen_;
-  std::vector<std::string> extra_;
+  std::map<std::string, TensorComparison> compared_;
+  std::vector<std::string> extra_, notes_;
 };
-
-// The findings as JSON (for tools) and as a table of the worst of each component (for people).
-Json ReportJson(const RunChecker& checker);
-std::string ReportText(const RunChecker& checker);
 
 }  // namespace qwen_image

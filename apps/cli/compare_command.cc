@@ -1,0 +1,189 @@
+#include "compare_command.h"
+
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <chrono>
+#include <cmath>
+#include <cstdlib>
+
+#include "core/fail.h"
+#include "files/output_file.h"
+#include "files/text.h"
+#include "parity/compare.h"
+#include "parity/name_map.h"
+#include "parity/report.h"
+#include "print.h"
+
+namespace qwen_image {
+namespace {
+
+// A line on stderr for comparisons that take their time.
+class CompareProgress {
+ public:
+  CompareProgress(bool quiet, const CancelFlag& cancel)
+      : quiet_(quiet), terminal_(isatty(STDERR_FILENO)), cancel_(cancel) {}
+  ~CompareProgress() {
+    if (shown_ && terminal_) Print(stderr, "\r\x1b[2K");
+  }
+
+  void Update(int64_t done, int64_t total) {
+    cancel_.ThrowIfCancelled();
+    const auto now = Clock::now();
+    if (quiet_ || now < next_) return;
+    const double percent = total > 0 ? 100.0 * static_cast<double>(done) / static_cast<double>(total) : 0;
+    Print(stderr, "{}comparing: {:.0f} %{}", terminal_ ? "\r\x1b[2K" : "", percent, terminal_ ? "" : "\n");
+    shown_ = true;
+    next_ = now + (terminal_ ? std::chrono::milliseconds(200) : std::chrono::milliseconds(2000));
+  }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  bool quiet_, terminal_, shown_ = false;
+  const CancelFlag& cancel_;
+  Clock::time_point next_ = Clock::now() + std::chrono::seconds(2);
+};
+
+bool UsesColor(const std::string& choice) {
+  if (choice != "auto") return choice == "always";
+  const char* no_color = std::getenv("NO_COLOR");  // any value but an empty one: see no-color.org
+  return isatty(STDOUT_FILENO) && !(no_color && *no_color);
+}
+
+void CheckTolerances(const CompareCommandOptions& o) {
+  for (const auto& [value, name] : {std::pair(o.atol, "--atol"), std::pair(o.rtol, "--rtol"),
+                                    std::pair(std::optional(o.floor_factor), "--floor-factor")}) {
+    if (value && !(std::isfinite(*value) && *value >= 0))
+      Fail(ErrorKind::kUsage, "{} must be a number that is not negative", name);
+  }
+}
+
+bool IsPng(const std::filesystem::path& path) { return path.extension() == ".png"; }
+
+void RefuseOtherSettings(const TensorSet& ref, const TensorSet& run) {
+  std::string list;
+  for (const ManifestDifference& d : CompareManifests(ref.manifest(), run.manifest())) {
+    if (d.fatal)
+      list +=
+          fmt::format("\n  {}: {} and {}", Printable(d.key), Printable(d.ref, 100), Printable(d.run, 100));
+  }
+  if (!list.empty())
+    Fail(ErrorKind::kUsage,
+         "{} and {} are runs with different settings (--force compares them all the same):{}",
+         ref.path().string(), run.path().string(), list);
+}
+
+void WriteText(const std::filesystem::path& path, const std::string& text) {
+  OutputFile file(path);
+  file.Write(text.data(), text.size());
+  file.Commit();
+}
+
+// What a user asked for must arrive, also on stdout.
+void WriteToStandardOutput(const std::string& text) {
+  if (std::fwrite(text.data(), 1, text.size(), stdout) != text.size() || std::fflush(stdout) != 0)
+    Fail(ErrorKind::kCannotWrite, "cannot write to the standard output");
+}
+
+void WriteReports(const Comparison& comparison, const CompareCommandOptions& o) {
+  const std::string json = ReportJson(comparison).dump(1, ' ', false, Json::error_handler_t::replace) + "\n";
+  if (o.json == "-") {
+    WriteToStandardOutput(json);
+  } else if (!o.json.empty()) {
+    WriteText(o.json, json);
+  }
+  if (!o.junit.empty()) WriteText(o.junit, ReportJUnit(comparison));
+  const std::string text =
+      ReportText(comparison, {.all = o.all, .worst = o.worst, .color = UsesColor(o.color)});
+  if (o.quiet) return;
+  if (o.json == "-") {
+    Print(stderr, "{}", text);
+  } else {
+    WriteToStandardOutput(text);
+  }
+}
+
+}  // namespace
+
+void AddCompareOptions(CLI::App& command, CompareCommandOptions& o) {
+  command
+      .add_option(
+          "ref", o.ref,
+          "The reference: a run's folder (with manifest.json), a folder of .npy, .npz and .safetensors "
+          "files, one such file, or a .png")
+      ->required();
+  command.add_option("run", o.run, "What is compared with it: the same kinds")->required();
+  command.add_option(
+      "--map", o.map,
+      "JSON file {\"name in RUN\": \"name in REF\"}; a '*' stands for any text and is carried over");
+  command.add_option("--only", o.only, "Only tensors with these names ('*' matches any text)")
+      ->delimiter(',');
+  command.add_flag("--force", o.force, "Compare also runs with other prompts, sizes, steps or seeds");
+
+  const auto limits = "Limits";
+  command.add_option("--atol", o.atol, "Judge by |error| <= atol + rtol |ref|, as numpy.allclose does")
+      ->group(limits);
+  command.add_option("--rtol", o.rtol, "The relative part of it (default: 0 if --atol is given)")
+      ->group(limits);
+  command
+      .add_option(
+          "--floor-factor", o.floor_factor,
+          "At bfloat16 or float16: allow this many times the error of the reference's own bfloat16 run "
+          "(default: 2)")
+      ->group(limits);
+
+  const auto reporting = "Reporting";
+  command.add_option("--json", o.json, "Write all figures to this file, or '-' for stdout")->group(reporting);
+  command.add_option("--junit", o.junit, "Write a JUnit report to this file")->group(reporting);
+  command
+      .add_flag("--all", o.all, "List every tensor, not only failing ones and the worst of each component")
+      ->group(reporting);
+  command.add_option("--worst", o.worst, "List so many passing tensors of each component (default: 1)")
+      ->check(CLI::Range(int64_t{0}, int64_t{1000000}))
+      ->group(reporting);
+  command.add_option("--color", o.color, "auto (default), always or never")
+      ->check(CLI::IsMember({"auto", "always", "never"}))
+      ->group(reporting);
+  command.add_flag("-q,--quiet", o.quiet, "Print errors only; the exit code tells")->group(reporting);
+  command.footer(
+      "Examples:\n"
+      "  qwen-image compare debug_artifacts/run/ref debug_artifacts/run/cpp\n"
+      "  qwen-image compare ref.npz mine.npz --map names.json --json report.json\n"
+      "  qwen-image compare a.png b.png");
+}
+
+int RunCompare(const CompareCommandOptions& o, const CancelFlag& cancel) {
+  // 1. What would fail after a long comparison is found now.
+  CheckTolerances(o);
+  for (const std::filesystem::path* output : {&o.json, &o.junit}) {
+    if (!output->empty() && *output != "-") CheckWritable(*output);
+  }
+  if (IsPng(o.ref) || IsPng(o.run)) {
+    const Comparison pictures = ComparePngFiles(o.ref, o.run);
+    WriteReports(pictures, o);
+    return pictures.passed() ? 0 : 1;
+  }
+
+  // 2. Open both sides.
+  const TensorSet ref = TensorSet::Open(o.ref);
+  TensorSet run = TensorSet::Open(o.run);
+  if (!o.map.empty()) run.Rename(NameMap::Read(o.map));
+  if (!o.force) RefuseOtherSettings(ref, run);
+
+  // 3. Compare.
+  Comparison comparison;
+  {
+    CompareProgress progress(o.quiet, cancel);
+    comparison =
+        CompareSets(ref, run,
+                    {.criterion = {.atol = o.atol, .rtol = o.rtol, .floor_factor = o.floor_factor},
+                     .only = o.only,
+                     .on_progress = [&](int64_t done, int64_t total) { progress.Update(done, total); }});
+  }
+
+  // 4. Report.
+  WriteReports(comparison, o);
+  return comparison.passed() ? 0 : 1;
+}
+
+}  // namespace qwen_image

@@ -1,0 +1,291 @@
+#include "parity/compare.h"
+
+#include <algorithm>
+#include <array>
+#include <map>
+#include <set>
+
+#include "core/fail.h"
+#include "core/glob.h"
+#include "files/text.h"
+#include "parity/level.h"
+#include "parity/picture.h"
+#include "parity/reference_run.h"
+#include "parity/tensor_stats.h"
+
+namespace qwen_image {
+namespace {
+
+constexpr int64_t kPiece = 16384;  // elements of both sides that stay in the cache
+// A picture is held in memory as a whole; a larger one is compared as a tensor only.
+constexpr int64_t kMaxPicturePixels = int64_t{4096} * 4096;
+
+// Runs that differ in one of these are different pictures.
+constexpr std::array<const char*, 9> kFatalKeys = {"pipeline", "prompt", "negative_prompt",
+                                                   "width",    "height", "steps",
+                                                   "cfg",      "seed",   "max_sequence_length"};
+
+bool IsLowPrecision(const std::string& dtype) { return dtype == "bfloat16" || dtype == "float16"; }
+
+std::string TextOf(const Json& object, const char* key) {
+  const auto found = object.is_object() ? object.find(key) : object.end();
+  return found != object.end() && found->is_string() ? found->get<std::string>() : "";
+}
+
+// Without guidance the negative prompt is not used.
+bool IsGuided(const Json& manifest) {
+  const auto cfg = manifest.find("cfg");
+  return cfg == manifest.end() || !cfg->is_number() || cfg->get<double>() > 1;
+}
+
+// Facts of a manifest's entries, by name.
+struct ManifestFacts {
+  std::map<std::string, double> floors;
+  std::set<std::string> low_precision;  // computed so, but stored as float32
+  bool is_low = false;                  // the whole run
+
+  explicit ManifestFacts(const Json& manifest) : is_low(IsLowPrecision(TextOf(manifest, "dtype"))) {
+    if (!manifest.is_object()) return;
+    for (const Json& entry : manifest["checkpoints"]) {
+      const std::string name = TextOf(entry, "name");
+      if (IsLowPrecision(TextOf(entry, "dtype"))) low_precision.insert(name);
+      const auto floor = entry.find("floor");
+      if (floor == entry.end() || !floor->is_object()) continue;
+      const auto nmse = floor->find("nmse");
+      if (nmse != floor->end() && nmse->is_number()) floors[name] = nmse->get<double>();
+    }
+  }
+};
+
+class SetComparer {
+ public:
+  SetComparer(const TensorSet& ref, const TensorSet& run, const CompareOptions& options)
+      : ref_(ref),
+        run_(run),
+        options_(options),
+        ref_selection_(RecordedSelection(ref.manifest())),
+        run_selection_(RecordedSelection(run.manifest())),
+        ref_facts_(ref.manifest()),
+        run_facts_(run.manifest()) {}
+
+  Comparison Compare() {
+    Comparison c{.ref_path = ref_.path(),
+                 .run_path = run_.path(),
+                 .ref_manifest = ref_.manifest(),
+                 .run_manifest = run_.manifest(),
+                 .manifest_differences = CompareManifests(ref_.manifest(), run_.manifest())};
+    for (const TensorInfo& tensor : ref_.tensors()) {
+      if (IsMeant(tensor.name) && run_.Find(tensor.name)) total_ += tensor.count;
+    }
+    for (const TensorInfo& tensor : ref_.tensors()) {
+      if (!IsMeant(tensor.name)) continue;
+      const TensorInfo* counterpart = run_.Find(tensor.name);
+      if (counterpart) {
+        c.tensors.push_back(CompareOne(tensor, *counterpart));
+      } else {
+        c.missing.push_back(tensor.name);
+      }
+    }
+    for (const TensorInfo& tensor : run_.tensors()) {
+      if (IsMeant(tensor.name) && !ref_.Find(tensor.name)) c.extra.push_back(tensor.name);
+    }
+    if (c.tensors.empty() && c.missing.empty() && c.extra.empty())
+      Fail(ErrorKind::kUsage, "no tensor of {} or {} matches --only", ref_.path().string(),
+           run_.path().string());
+    if (!not_recorded_.empty()) {
+      c.notes.push_back(
+          fmt::format("{} checkpoints were left out: one side was not to record them (--checkpoints)",
+                      not_recorded_.size()));
+    }
+    return c;
+  }
+
+ private:
+  bool IsMeant(const std::string& name) {
+    const auto matches = [&](const std::string& glob) { return MatchesGlob(glob, name); };
+    if (!options_.only.empty() && std::none_of(options_.only.begin(), options_.only.end(), matches))
+      return false;
+    // What the other side never was to record is not missing there.
+    const bool left_out = (!ref_.Find(name) && ref_selection_ && !ref_selection_->Contains(name)) ||
+                          (!run_.Find(name) && run_selection_ && !run_selection_->Contains(name));
+    if (left_out) not_recorded_.insert(name);
+    return !left_out;
+  }
+
+  // The tensor, with the progress of reading it.
+  TensorSource Reported(const TensorSet& set, const TensorInfo& tensor) {
+    TensorSource source = SourceOf(set, tensor);
+    if (!options_.on_progress) return source;
+    source.read = [this, read = source.read](int64_t begin, int64_t count, double* out) {
+      options_.on_progress(done_, total_);
+      read(begin, count, out);
+    };
+    return source;
+  }
+
+  TensorComparison CompareOne(const TensorInfo& ref, const TensorInfo& run) {
+    PrecisionFacts facts{.is_float = ref.is_float,
+                         .is_low = ref_facts_.is_low || run_facts_.is_low || IsLowPrecision(ref.dtype) ||
+                                   IsLowPrecision(run.dtype) || ref_facts_.low_precision.contains(ref.name) ||
+                                   run_facts_.low_precision.contains(run.own_name)};
+    if (const auto floor = ref_facts_.floors.find(ref.name); floor != ref_facts_.floors.end())
+      facts.floor = floor->second;
+    TensorComparison result =
+        CompareTensor(ref.name, SourceOf(ref_, ref), Reported(run_, run), [&](const TensorStats& stats) {
+          facts.max_ref = MaxAbs(stats);
+          return RecordedCriterion(ref.name, facts, options_.criterion);
+        });
+    if (run.own_name != ref.name) result.run_name = run.own_name;
+    done_ += ref.count;
+    return result;
+  }
+
+  const TensorSet& ref_;
+  const TensorSet& run_;
+  const CompareOptions& options_;
+  std::optional<CheckpointSelection> ref_selection_, run_selection_;
+  ManifestFacts ref_facts_, run_facts_;
+  std::set<std::string> not_recorded_;  // names of one side only
+  int64_t done_ = 0, total_ = 0;
+};
+
+template <typename T>
+TensorSource MemorySource(const T* data, const Shape& shape, const char* dtype, bool is_float) {
+  return {
+      .shape = shape,
+      .dtype = dtype,
+      .is_float = is_float,
+      .count = ElementCount(shape),
+      .read = [data](int64_t begin, int64_t count, double* out) { std::copy_n(data + begin, count, out); }};
+}
+
+// The tensor `image` as a picture, if it looks like one.
+std::optional<FloatPicture> ReadPicture(const TensorSet& set) {
+  const TensorInfo* image = set.Find("image");
+  if (!image || !image->is_float || image->shape.size() != 4 || image->shape[0] != 1 ||
+      image->shape[1] != 3 || image->count == 0 || image->count / 3 > kMaxPicturePixels)
+    return std::nullopt;
+  return FloatPicture{image->shape[3], image->shape[2], set.ReadAll(*image)};
+}
+
+PictureComparison ComparePng(const std::filesystem::path& ref, const std::filesystem::path& run) {
+  PictureComparison result = ComparePictures(ToFloatPicture(ReadPng(ref)), ToFloatPicture(ReadPng(run)), 255);
+  result.what = "PNG";
+  return result;
+}
+
+std::vector<PictureComparison> ComparePicturesOf(const TensorSet& ref, const TensorSet& run) {
+  std::vector<PictureComparison> pictures;
+  const auto ref_image = ReadPicture(ref), run_image = ReadPicture(run);
+  if (ref_image && run_image) {
+    pictures.push_back(ComparePictures(*ref_image, *run_image, 2));
+    pictures.back().what = "tensor, before the clamp";
+  }
+  const std::filesystem::path ref_png = ref.path() / "image.png", run_png = run.path() / "image.png";
+  std::error_code error;
+  if (std::filesystem::exists(ref_png, error) && std::filesystem::exists(run_png, error))
+    pictures.push_back(ComparePng(ref_png, run_png));
+  return pictures;
+}
+
+}  // namespace
+
+TensorSource SourceOf(const TensorSet& set, const TensorInfo& tensor) {
+  return {.shape = tensor.shape,
+          .dtype = tensor.dtype,
+          .is_float = tensor.is_float,
+          .count = tensor.count,
+          .read = [&set, &tensor](int64_t begin, int64_t count, double* out) {
+            set.Read(tensor, begin, count, out);
+          }};
+}
+
+TensorSource SourceOf(const float* data, const Shape& shape) {
+  return MemorySource(data, shape, "float32", true);
+}
+
+TensorSource SourceOf(const int64_t* data, const Shape& shape) {
+  return MemorySource(data, shape, "int64", false);
+}
+
+TensorComparison CompareTensor(const std::string& name, const TensorSource& ref, const TensorSource& run,
+                               const std::function<Criterion(const TensorStats& ref)>& choose) {
+  TensorComparison result{.name = name};
+  std::vector<double> ref_piece(kPiece), run_piece(kPiece);
+  const auto stats_of = [](const TensorSource& source, std::vector<double>& piece) {
+    StatsAccumulator accumulator;
+    for (int64_t begin = 0; begin < source.count; begin += kPiece) {
+      const int64_t count = std::min(kPiece, source.count - begin);
+      source.read(begin, count, piece.data());
+      accumulator.Add(piece.data(), count);
+    }
+    return accumulator.Finish();
+  };
+  result.ref = stats_of(ref, ref_piece);
+  result.criterion = choose(result.ref);
+  if (ref.shape != run.shape) {
+    result.problem = fmt::format("shape {}, expected {}", ToString(run.shape), ToString(ref.shape));
+  } else if (ref.is_float != run.is_float) {
+    result.problem = fmt::format("type {}, expected {}", run.dtype, ref.dtype);
+  }
+  if (!result.problem.empty()) {
+    result.run = stats_of(run, run_piece);
+  } else {
+    StatsAccumulator run_stats;
+    ErrorAccumulator errors(result.ref, result.criterion, ref.dtype == "float32" && run.dtype == "float32");
+    for (int64_t begin = 0; begin < ref.count; begin += kPiece) {
+      const int64_t count = std::min(kPiece, ref.count - begin);
+      ref.read(begin, count, ref_piece.data());
+      run.read(begin, count, run_piece.data());
+      run_stats.Add(run_piece.data(), count);
+      errors.Add(ref_piece.data(), run_piece.data(), count);
+    }
+    result.run = run_stats.Finish();
+    result.error = errors.Finish();
+    result.passed = Judge(result.criterion, *result.error, result.ref, result.run);
+  }
+  result.ref.shape = ref.shape;
+  result.ref.dtype = ref.dtype;
+  result.run.shape = run.shape;
+  result.run.dtype = run.dtype;
+  return result;
+}
+
+std::vector<ManifestDifference> CompareManifests(const Json& ref, const Json& run) {
+  std::vector<ManifestDifference> differences;
+  if (!ref.is_object() || !run.is_object()) return differences;
+  std::set<std::string> keys;
+  for (const Json* manifest : {&ref, &run}) {
+    for (const auto& [key, value] : manifest->items()) keys.insert(key);
+  }
+  keys.erase("checkpoints");
+  for (const std::string& key : keys) {
+    const Json ref_value = ref.value(key, Json()), run_value = run.value(key, Json());
+    if (ref_value == run_value) continue;
+    const bool said_by_both = ref.contains(key) && run.contains(key);
+    if (key == "negative_prompt" && !IsGuided(ref) && !IsGuided(run)) continue;
+    const bool fatal =
+        said_by_both && std::find(kFatalKeys.begin(), kFatalKeys.end(), key) != kFatalKeys.end();
+    const auto text = [&](const Json& manifest, const Json& value) {
+      return manifest.contains(key) ? value.dump(-1, ' ', false, Json::error_handler_t::replace) : "";
+    };
+    differences.push_back({key, text(ref, ref_value), text(run, run_value), fatal});
+  }
+  return differences;
+}
+
+Comparison CompareSets(const TensorSet& ref, const TensorSet& run, const CompareOptions& options) {
+  Comparison comparison = SetComparer(ref, run, options).Compare();
+  comparison.pictures = ComparePicturesOf(ref, run);
+  return comparison;
+}
+
+Comparison ComparePngFiles(const std::filesystem::path& ref, const std::filesystem::path& run) {
+  Comparison comparison{.ref_path = ref, .run_path = run};
+  PictureComparison picture = ComparePng(ref, run);
+  picture.passed = IsSamePicture(picture);
+  comparison.pictures.push_back(std::move(picture));
+  return comparison;
+}
+
+}  // namespace qwen_image

@@ -1,0 +1,28 @@
+// How far two pictures are apart, as people see them.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "files/png.h"
+#include "parity/comparison.h"
+
+namespace qwen_image {
+
+// A picture in floats, and the range of its values: 2 for −1…1 as the VAE returns it, 255 for 8-bit levels.
+struct FloatPicture {
+  int64_t width = 0, height = 0;
+  std::vector<float> values;  // [3, height, width]
+};
+
+FloatPicture ToFloatPicture(const RgbImage& image);
+
+// PSNR with the range as peak. SSIM as Wang et al. (2004) define it: on luma (0.299, 0.587, 0.114), with an
+// 11 × 11 Gaussian window of σ 1.5 (smaller for pictures below 11 pixels), K1 = 0.01, K2 = 0.03, averaged
+// over the places where the window lies inside the picture.
+PictureComparison ComparePictures(const FloatPicture& ref, const FloatPicture& run, double range);
+
+// DESIGN's limits for the same picture from another program: one level, 60 dB.
+bool IsSamePicture(const PictureComparison& picture);
+
+}  // namespace qwen_image
