@@ -4,6 +4,7 @@
 #include <array>
 #include <map>
 #include <set>
+#include <tuple>
 
 #include "core/fail.h"
 #include "core/glob.h"
@@ -40,7 +41,10 @@ bool IsGuided(const Json& manifest) {
 
 // Facts of a manifest's entries, by name.
 struct ManifestFacts {
-  std::map<std::string, double> floors;
+  struct Floor {
+    double nmse = 0, max_abs = 0;
+  };
+  std::map<std::string, Floor> floors;
   std::set<std::string> low_precision;  // computed so, but stored as float32
   bool is_low = false;                  // the whole run
 
@@ -51,8 +55,11 @@ struct ManifestFacts {
       if (IsLowPrecision(TextOf(entry, "dtype"))) low_precision.insert(name);
       const auto floor = entry.find("floor");
       if (floor == entry.end() || !floor->is_object()) continue;
-      const auto nmse = floor->find("nmse");
-      if (nmse != floor->end() && nmse->is_number()) floors[name] = nmse->get<double>();
+      const auto figure = [&](const char* key) {
+        const auto found = floor->find(key);
+        return found != floor->end() && found->is_number() ? found->get<double>() : 0;
+      };
+      floors[name] = {figure("nmse"), figure("max_abs")};
     }
   }
 };
@@ -129,7 +136,7 @@ class SetComparer {
                                    IsLowPrecision(run.dtype) || ref_facts_.low_precision.contains(ref.name) ||
                                    run_facts_.low_precision.contains(run.own_name)};
     if (const auto floor = ref_facts_.floors.find(ref.name); floor != ref_facts_.floors.end())
-      facts.floor = floor->second;
+      std::tie(facts.floor, facts.floor_max_abs) = std::pair(floor->second.nmse, floor->second.max_abs);
     TensorComparison result =
         CompareTensor(ref.name, SourceOf(ref_, ref), Reported(run_, run), [&](const TensorStats& stats) {
           facts.max_ref = MaxAbs(stats);

@@ -81,6 +81,8 @@ TEST(RecordedCriterion, GivenTolerancesAreTakenLiterally) {
 
 TEST(RecordedCriterion, TheFloorCountsAtLowPrecisionOnly) {
   EXPECT_EQ(RecordedCriterion("x", {.floor = 1e-4}, {}).kind, Kind::kAllClose);
+  EXPECT_DOUBLE_EQ(RecordedCriterion("x", {.floor = 1e-4, .floor_max_abs = 0.5}, {}).atol, 1e-5 + 5e-4);
+  EXPECT_EQ(RecordedCriterion("transformer/step000/time_text_embed.time_proj", {}, {}).limit, 1e-4);
   const Criterion c = RecordedCriterion("x", {.is_low = true, .floor = 1e-4}, {.floor_factor = 3});
   EXPECT_EQ(c.kind, Kind::kFloor);
   EXPECT_DOUBLE_EQ(LimitOf(c), 9e-4);

@@ -15,7 +15,7 @@ namespace qwen_image {
 namespace {
 
 constexpr size_t kMostNames = 20;     // of missing and extra tensors each
-constexpr size_t kMostFailures = 50;  // lines of failing tensors, unless all are asked for
+constexpr size_t kMostFailures = 12;  // lines of failing tensors, unless all are asked for
 constexpr size_t kMaxNameWidth = 64;
 
 constexpr std::string_view kRed = "\x1b[31m", kGreen = "\x1b[32m", kBold = "\x1b[1m", kPlain = "\x1b[0m";
