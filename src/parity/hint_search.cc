@@ -37,13 +37,17 @@ std::optional<HintSearch::Fit> HintSearch::Judge(const Energy& energy, Terms ter
   if (energy.broken || energy.judged == 0 || 2 * terms.fitted > energy.judged) return {};
   if (static_cast<double>(energy.judged) < terms.least_share * static_cast<double>(count())) return {};
   const double scale = energy.ref > 0 ? energy.ref : energy.expected > 0 ? energy.expected : 1;
+  // What is left must be little beside the run's own values, too: a tiny tensor is near every tiny multiple
+  // of the reference.
+  if (!(energy.after <= 0.1 * energy.run)) return {};
   const Fit fit{.before = same_shape() ? energy.before / scale : std::nan(""), .after = energy.after / scale};
   const double from = same_shape() ? fit.before : 1;  // tensors without relation have an NMSE about 1
   if (terms.fitted > 0 && energy.judged - terms.fitted < kFewElements) {
     if (!(fit.after <= kRounding * from)) return {};
     return fit;
   }
-  const bool collapses = fit.after <= kCollapse * from && fit.after < from;
+  const bool collapses =
+      fit.after <= kCollapse * from && fit.after < from && energy.after <= kCollapse * energy.run;
   const Criterion& c = failed_.criterion;
   const bool within_floor = c.kind == Criterion::Kind::kFloor && fit.after <= 0.1 * from &&
                             fit.after <= c.factor * c.factor * c.floor;

@@ -60,7 +60,7 @@ class HintSearch {
 
  private:
   struct Energy {
-    double before = 0, after = 0, ref = 0, expected = 0;
+    double before = 0, after = 0, ref = 0, run = 0, expected = 0;
     int64_t judged = 0;
     bool broken = false;  // the hypothesis expects a number where the run has none
 
@@ -75,6 +75,7 @@ class HintSearch {
       ++judged;
       after += (got - expected_value) * (got - expected_value);
       expected += expected_value * expected_value;
+      run += got * got;
       if (!search.same_shape()) return;
       const double want = search.RefAt(i);
       if (!std::isfinite(want)) return;

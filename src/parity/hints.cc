@@ -90,7 +90,21 @@ std::vector<Hint> NotTested(std::string why) {
            .nmse_after = std::nan("")}};
 }
 
+HintContext::Reader ReaderOf(const TensorSet& set) {
+  return [&set](const std::string& name) -> std::optional<HintTensor> {
+    const TensorInfo* info = set.Find(name);
+    if (!info || info->count > kMaxHintElements) return {};
+    return HintTensor{info->shape, set.ReadAll(*info)};
+  };
+}
+
 }  // namespace
+
+HintContext MakeHintContext(const TensorSet& ref, const TensorSet& run) {
+  HintContext context{.ref = ReaderOf(ref), .run = ReaderOf(run), .names = {}};
+  for (const TensorInfo& tensor : ref.tensors()) context.names.push_back(tensor.name);
+  return context;
+}
 
 std::vector<Hint> FindHints(const TensorComparison& failed, const HintContext& context) {
   std::optional<HintTensor> ref = context.ref(failed.name), run = context.run(failed.name);

@@ -2,9 +2,10 @@
 // reference's tensor (or its operation is computed once more from the reference's inputs, the wrong way), and
 // is reported only if the result is what the run holds.
 //
-// The rule, for all of them: the error's energy must fall to a thousandth (kCollapse), or, where the
-// checkpoint has a noise floor, to a tenth and below what the floor allows. A thousandth is far below what a
-// wrong hypothesis reaches by chance, and above the noise of bf16 on top of a real bug (NMSE 1e-6 to 1e-3).
+// The rule, for all of them: what is left of the error must have a thousandth of its energy, and of the
+// energy of the run's values (kCollapse); or, where the checkpoint has a noise floor, a tenth, and no more
+// than the floor allows. A thousandth is far below what a wrong hypothesis reaches by chance, and above the
+// noise of bf16 on top of a real bug (NMSE 1e-6 to 1e-3).
 #pragma once
 
 #include <functional>
@@ -14,6 +15,7 @@
 
 #include "core/tensor.h"
 #include "parity/comparison.h"
+#include "parity/tensor_set.h"
 
 namespace qwen_image {
 
@@ -32,6 +34,9 @@ struct HintContext {
   Reader ref, run;                 // by the reference's name; nothing if absent or above kMaxHintElements
   std::vector<std::string> names;  // the reference's checkpoints, in its order
 };
+
+// The tensors of two sets, which must outlive the context. A map's names are given by TensorSet::Rename.
+HintContext MakeHintContext(const TensorSet& ref, const TensorSet& run);
 
 // The best first. Kinds: see docs/debugging.md. A tensor that cannot be tested gives the one hint
 // "not_tested", which says why.

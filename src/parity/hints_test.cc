@@ -157,6 +157,12 @@ std::vector<Planted> AllPlanted() {
          return run;
        }},
       {"looks_untrained", hidden, kHidden, [](const HintTensor&) { return RandomTensor(kHidden, 1234); }},
+      {"looks_untrained", hidden, kHidden,
+       [](const HintTensor&) {
+         const HintTensor random = RandomTensor(kHidden, 1234);
+         return Changed(random, [&](int64_t i) { return 1e-3 * At(random, i); });
+       },
+       "tiny"},
   };
   return all;
 }
