@@ -1,6 +1,6 @@
 """Compares mflux's Qwen-Image transformer and VAE (MLX) with the official ones on random weights, tensor by tensor.
 
-    python tools/reference/mflux_check.py --work DIR [--engine build/release/qwen-image]
+    python tools/reference/mflux_check.py --work DIR --engine build/release/qwen-image
 
 Twice: as mflux is, where one layer computes in bfloat16 whatever the model's precision, and with that layer in float32.
 The first must part from the reference in that layer and nowhere before it, the second nowhere.
@@ -50,12 +50,6 @@ def run_mflux(model, reference, folder, options):
     return run
 
 
-def compare(engine, reference, run):
-    if engine:
-        return compare_runs.with_engine(engine, reference, run, COMPARED, TOLERANCE)
-    return compare_runs.with_numpy(reference, run, COMPARED, TOLERANCE)
-
-
 def print_findings(title, report):
     rows = report["checkpoints"]
     failed = [row for row in rows if not row["passed"]]
@@ -67,12 +61,12 @@ def print_findings(title, report):
             print(f"  {kind}: {name}")
 
 
-def check(work, engine=None):
+def check(work, engine):
     model, reference = make_reference(work)
     passed = True
     for title, options, expected in RUNS:
         run = run_mflux(model, reference, work / title.replace(" ", "_"), options)
-        report = compare(engine, reference, run)
+        report = compare_runs.compare(engine, reference, run, COMPARED, TOLERANCE)
         print_findings(title, report)
         found = compare_runs.first_divergence(report)
         if found != expected or report["missing"] or report["extra"]:
@@ -86,7 +80,7 @@ def check(work, engine=None):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--work", required=True, type=Path, help="folder for the random model and the runs")
-    parser.add_argument("--engine", type=Path, help="the qwen-image program, which then does the comparing")
+    parser.add_argument("--engine", required=True, type=Path, help="the qwen-image program, which compares")
     args = parser.parse_args()
     environment.silence_progress_bars()
     if not check(args.work, args.engine):

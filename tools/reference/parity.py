@@ -113,7 +113,7 @@ def check_precisions(engine, work, case, model, row):
     folder = work / case["name"]
     export([*export_arguments({**case, "floor": False}, model, folder / "bf16"), "--dtype=bfloat16"])
     for run in ("bf16", "cpp"):
-        report = compare_runs.with_engine(engine, folder / "ref", folder / run)
+        report = compare_runs.compare(engine, folder / "ref", folder / run)
         if not report["passed"]:
             found = compare_runs.first_divergence(report) or "missing or extra tensors"
             row["passed"] = False
