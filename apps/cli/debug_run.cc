@@ -5,6 +5,7 @@
 #include "core/fail.h"
 #include "files/output_file.h"
 #include "files/text.h"
+#include "parity/hints.h"
 #include "parity/report.h"
 #include "pipeline/pipeline_impl.h"
 #include "print.h"
@@ -131,7 +132,8 @@ bool DebugRun::FinishComparison(const RunSettings& settings, const GenerateOptio
             ReferenceFolder().string());
     return true;
   }
-  const Comparison comparison = checker_->comparison();
+  Comparison comparison = checker_->comparison();
+  if (!comparison.passed()) AddHints(comparison, reference_->tensors(), TensorSet::Open(OwnFolder()));
   const std::string report = ReportJson(comparison).dump(1) + "\n";
   OutputFile file(OwnFolder() / "report.json");
   file.Write(report.data(), report.size());

@@ -132,4 +132,15 @@ std::vector<Hint> FindHints(const TensorComparison& failed, const HintContext& c
   return search.TakeHints();
 }
 
+void AddHints(Comparison& comparison, const TensorSet& ref, const TensorSet& run) {
+  constexpr int kMostTested = 5;
+  const HintContext context = MakeHintContext(ref, run);
+  int tested = 0;
+  for (TensorComparison& tensor : comparison.tensors) {
+    if (tensor.passed) continue;
+    if (++tested > kMostTested) return;
+    tensor.hints = FindHints(tensor, context);
+  }
+}
+
 }  // namespace qwen_image

@@ -42,4 +42,7 @@ HintContext MakeHintContext(const TensorSet& ref, const TensorSet& run);
 // "not_tested", which says why.
 std::vector<Hint> FindHints(const TensorComparison& failed, const HintContext& context);
 
+// Hints for the first tensors that failed; what comes after them mostly carries their errors on.
+void AddHints(Comparison& comparison, const TensorSet& ref, const TensorSet& run);
+
 }  // namespace qwen_image
