@@ -10,6 +10,7 @@
 #include "core/fail.h"
 #include "files/output_file.h"
 #include "files/text.h"
+#include "parity/attribution.h"
 #include "parity/compare.h"
 #include "parity/name_map.h"
 #include "parity/report.h"
@@ -85,22 +86,44 @@ void WriteToStandardOutput(const std::string& text) {
     Fail(ErrorKind::kCannotWrite, "cannot write to the standard output");
 }
 
-void WriteReports(const Comparison& comparison, const CompareCommandOptions& o) {
-  const std::string json = ReportJson(comparison).dump(1, ' ', false, Json::error_handler_t::replace) + "\n";
+void WriteReports(const Comparison& comparison, const std::optional<Attribution>& attribution,
+                  const CompareCommandOptions& o) {
+  Json json = ReportJson(comparison);
+  std::string text = ReportText(comparison, {.all = o.all, .worst = o.worst, .color = UsesColor(o.color)});
+  if (attribution) {
+    json["attribution"] = AttributionJson(*attribution);
+    text += AttributionText(*attribution);
+  }
+  const std::string json_text = json.dump(1, ' ', false, Json::error_handler_t::replace) + "\n";
   if (o.json == "-") {
-    WriteToStandardOutput(json);
+    WriteToStandardOutput(json_text);
   } else if (!o.json.empty()) {
-    WriteText(o.json, json);
+    WriteText(o.json, json_text);
   }
   if (!o.junit.empty()) WriteText(o.junit, ReportJUnit(comparison));
-  const std::string text =
-      ReportText(comparison, {.all = o.all, .worst = o.worst, .color = UsesColor(o.color)});
   if (o.quiet) return;
   if (o.json == "-") {
     Print(stderr, "{}", text);
   } else {
     WriteToStandardOutput(text);
   }
+}
+
+// Opens what is compared with the reference.
+TensorSet OpenRun(const std::filesystem::path& path, const TensorSet& ref, const CompareCommandOptions& o) {
+  TensorSet run = TensorSet::Open(path);
+  if (!o.map.empty()) run.Rename(NameMap::Read(o.map));
+  if (!o.force) RefuseOtherSettings(ref, run);
+  return run;
+}
+
+Comparison CompareWithProgress(const TensorSet& ref, const TensorSet& run, const CompareCommandOptions& o,
+                               const CancelFlag& cancel) {
+  CompareProgress progress(o.quiet, cancel);
+  return CompareSets(ref, run,
+                     {.criterion = {.atol = o.atol, .rtol = o.rtol, .floor_factor = o.floor_factor},
+                      .only = o.only,
+                      .on_progress = [&](int64_t done, int64_t total) { progress.Update(done, total); }});
 }
 
 }  // namespace
@@ -132,6 +155,18 @@ void AddCompareOptions(CLI::App& command, CompareCommandOptions& o) {
           "(default: 2)")
       ->group(limits);
 
+  const auto precision = "Quantized against float";
+  command
+      .add_flag("--attribute", o.attribute,
+                "Show which blocks and matrices make the error; both runs need --checkpoints all")
+      ->group(precision);
+  command
+      .add_option(
+          "--isolated", o.isolated,
+          "RUN once more, recorded with --substitute '*': separates the error of the weights from what the "
+          "activations carry, and suggests which weights to keep at 8 bits")
+      ->group(precision);
+
   const auto reporting = "Reporting";
   command.add_option("--json", o.json, "Write all figures to this file, or '-' for stdout")->group(reporting);
   command.add_option("--junit", o.junit, "Write a JUnit report to this file")->group(reporting);
@@ -160,29 +195,30 @@ int RunCompare(const CompareCommandOptions& o, const CancelFlag& cancel) {
   }
   if (IsPng(o.ref) || IsPng(o.run)) {
     const Comparison pictures = ComparePngFiles(o.ref, o.run);
-    WriteReports(pictures, o);
+    WriteReports(pictures, std::nullopt, o);
     return pictures.passed() ? 0 : 1;
   }
 
-  // 2. Open both sides.
+  // 2. Open both sides and compare.
   const TensorSet ref = TensorSet::Open(o.ref);
-  TensorSet run = TensorSet::Open(o.run);
-  if (!o.map.empty()) run.Rename(NameMap::Read(o.map));
-  if (!o.force) RefuseOtherSettings(ref, run);
+  const TensorSet run = OpenRun(o.run, ref, o);
+  const Comparison comparison = CompareWithProgress(ref, run, o, cancel);
 
-  // 3. Compare.
-  Comparison comparison;
-  {
-    CompareProgress progress(o.quiet, cancel);
-    comparison =
-        CompareSets(ref, run,
-                    {.criterion = {.atol = o.atol, .rtol = o.rtol, .floor_factor = o.floor_factor},
-                     .only = o.only,
-                     .on_progress = [&](int64_t done, int64_t total) { progress.Update(done, total); }});
+  // 3. Who makes the error?
+  std::optional<Attribution> attribution;
+  if (!o.isolated.empty()) {
+    const TensorSet isolated_run = OpenRun(o.isolated, ref, o);
+    if (!IsIsolatedRun(isolated_run.manifest()))
+      Fail(ErrorKind::kUsage, "{} was not recorded with --substitute '*'", o.isolated.string());
+    const Comparison isolated = CompareWithProgress(ref, isolated_run, o, cancel);
+    attribution = Attribute(&comparison, &isolated);
+  } else if (o.attribute) {
+    attribution =
+        IsIsolatedRun(run.manifest()) ? Attribute(nullptr, &comparison) : Attribute(&comparison, nullptr);
   }
 
   // 4. Report.
-  WriteReports(comparison, o);
+  WriteReports(comparison, attribution, o);
   return comparison.passed() ? 0 : 1;
 }
 

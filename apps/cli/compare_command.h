@@ -21,6 +21,8 @@ struct CompareCommandOptions {
   std::filesystem::path json, junit, report;  // "-" for `json`: to stdout
   std::optional<double> atol, rtol;
   double floor_factor = 2;
+  bool attribute = false;
+  std::filesystem::path isolated;
   std::vector<std::string> only;
   int64_t worst = 1;
   bool all = false;
