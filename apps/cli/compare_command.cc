@@ -12,6 +12,7 @@
 #include "files/text.h"
 #include "parity/attribution.h"
 #include "parity/compare.h"
+#include "parity/hints.h"
 #include "parity/name_map.h"
 #include "parity/report.h"
 #include "print.h"
@@ -202,7 +203,8 @@ int RunCompare(const CompareCommandOptions& o, const CancelFlag& cancel) {
   // 2. Open both sides and compare.
   const TensorSet ref = TensorSet::Open(o.ref);
   const TensorSet run = OpenRun(o.run, ref, o);
-  const Comparison comparison = CompareWithProgress(ref, run, o, cancel);
+  Comparison comparison = CompareWithProgress(ref, run, o, cancel);
+  AddHints(comparison, ref, run);
 
   // 3. Who makes the error?
   std::optional<Attribution> attribution;

@@ -40,20 +40,34 @@ struct ThreadPool::State {
 };
 
 ThreadPool::ThreadPool(int threads) : threads_(std::max(1, threads)), state_(std::make_unique<State>()) {
-  try {
-    for (int i = 1; i < threads_; ++i) state_->workers.emplace_back([this] { Work(); });
-  } catch (const std::exception&) {  // the system gives no more; fewer threads do the same work
-    threads_ = static_cast<int>(state_->workers.size()) + 1;
+  while (!StartWorkers()) {
+    // The system gives no more; fewer threads do the same work. Only half of those it gave, because the
+    // stacks of all of them would leave no memory for anything else.
+    threads_ = std::max(1, static_cast<int>(state_->workers.size()) / 2);
+    StopWorkers();
   }
 }
 
-ThreadPool::~ThreadPool() {
+ThreadPool::~ThreadPool() { StopWorkers(); }
+
+bool ThreadPool::StartWorkers() {
+  state_->stop = false;
+  try {
+    for (int i = 1; i < threads_; ++i) state_->workers.emplace_back([this] { Work(); });
+  } catch (const std::exception&) {
+    return false;
+  }
+  return true;
+}
+
+void ThreadPool::StopWorkers() {
   {
     std::lock_guard lock(state_->mutex);
     state_->stop = true;
   }
   state_->wake.notify_all();
   for (auto& worker : state_->workers) worker.join();
+  state_->workers.clear();
 }
 
 void ThreadPool::Work() {

@@ -26,6 +26,8 @@ class ThreadPool {
 
  private:
   struct State;
+  bool StartWorkers();  // false: not all could be started
+  void StopWorkers();
   void Work();
 
   int threads_;
