@@ -17,7 +17,7 @@ namespace {
 namespace fs = std::filesystem;
 constexpr std::string_view kProgram = "build/release/qwen-image";
 
-// The lines of fenced blocks that call the program.
+// The lines of fenced blocks that call the program, or move what it wrote.
 std::vector<std::string> CommandsIn(const fs::path& document) {
   std::ifstream file(document);
   EXPECT_TRUE(file) << document;
@@ -26,7 +26,7 @@ std::vector<std::string> CommandsIn(const fs::path& document) {
   for (std::string line; std::getline(file, line);) {
     if (line.starts_with("```")) {
       fenced = !fenced;
-    } else if (fenced && line.starts_with(kProgram)) {
+    } else if (fenced && (line.starts_with(kProgram) || line.starts_with("mv "))) {
       commands.push_back(line);
     }
   }
@@ -80,7 +80,8 @@ TEST(Docs, EveryCommandWorks) {
        {"README.md", "docs/debugging.md", "docs/performance.md", "docs/architecture.md"}) {
     for (const std::string& command : CommandsIn(source / document)) {
       if (NeedsMore(command)) continue;
-      const std::string typed = "'" QWEN_IMAGE_PROGRAM "'" + command.substr(kProgram.size());
+      const bool ours = command.starts_with(kProgram);
+      const std::string typed = ours ? "'" QWEN_IMAGE_PROGRAM "'" + command.substr(kProgram.size()) : command;
       const RunResult result = RunProgram({"-c", typed}, {.folder = folder.path(), .program = "/bin/sh"});
       EXPECT_EQ(result.exit_code, ExpectedExit(command)) << document << ": " << command << "\n" << result.err;
       ++run;
