@@ -18,11 +18,5 @@ def compare(engine, reference, run, only=("*",), tolerance=None):
     return json.loads(report.read_text(encoding="utf-8"))
 
 
-def floors(reference):
-    """Name -> NMSE of the reference's own bfloat16 run; of those tensors that have one."""
-    manifest = json.loads((Path(reference) / "manifest.json").read_text(encoding="utf-8"))
-    return {entry["name"]: entry["floor"]["nmse"] for entry in manifest["checkpoints"] if "floor" in entry}
-
-
 def first_divergence(report):
     return next((row["name"] for row in report["checkpoints"] if not row["passed"]), None)
