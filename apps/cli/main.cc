@@ -8,6 +8,7 @@
 
 #include "compare_command.h"
 #include "core/cancel.h"
+#include "core/fail.h"
 #include "files/text.h"
 #include "generate_command.h"
 #include "kernels/kernels.h"
@@ -90,7 +91,10 @@ int Main(int argc, char** argv) {
     Print(stderr, "qwen-image: {} (see qwen-image --help)\n", Printable(ParseErrorText(app, error), 1000));
     return ExitCode(ErrorKind::kUsage);
   }
-  if (compare_command->parsed()) return RunCompare(compare, interrupted);
+  if (compare_command->parsed()) {
+    if (!debug.run_id.empty()) Fail(ErrorKind::kUsage, "--debug is for commands that run a model");
+    return RunCompare(compare, interrupted);
+  }
   return RunGenerate(generate, debug, interrupted);
 }
 
