@@ -10,6 +10,7 @@
 #include "core/fail.h"
 #include "files/output_file.h"
 #include "files/text.h"
+#include "options.h"
 #include "parity/attribution.h"
 #include "parity/compare.h"
 #include "parity/hints.h"
@@ -181,6 +182,7 @@ void AddCompareOptions(CLI::App& command, CompareCommandOptions& o) {
       ->check(CLI::IsMember({"auto", "always", "never"}))
       ->group(reporting);
   command.add_flag("-q,--quiet", o.quiet, "Print errors only; the exit code tells")->group(reporting);
+  RefuseEmptyValues(command, {});
   command.footer(
       "Examples:\n"
       "  qwen-image compare debug_artifacts/run/ref debug_artifacts/run/cpp\n"

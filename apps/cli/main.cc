@@ -99,7 +99,9 @@ int Main(int argc, char** argv) {
   if (debug.list_checkpoints) return ListCheckpoints(generate, debug, interrupted);
   if (app.get_subcommands().empty())
     Fail(ErrorKind::kUsage, "a command is missing, for example generate (see qwen-image --help)");
-  if (*bisect_command) return RunBisect(bisect, debug, interrupted);
+  if (!generate_command->parsed() && !debug.run_id.empty())
+    Fail(ErrorKind::kUsage, "--debug is for commands that draw");
+  if (bisect_command->parsed()) return RunBisect(bisect, debug, interrupted);
   if (compare_command->parsed()) return RunCompare(compare, interrupted);
   return RunGenerate(generate, debug, interrupted);
 }

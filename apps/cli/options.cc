@@ -4,7 +4,6 @@
 #include <charconv>
 #include <cstdlib>
 #include <random>
-#include <set>
 
 #include "core/fail.h"
 #include "files/text.h"
@@ -19,7 +18,8 @@ std::optional<uint64_t> ParseWhole(std::string_view text) {
   return value;
 }
 
-// An empty value is a script's variable that was never set; CLI11 would take it for "not given".
+}  // namespace
+
 void RefuseEmptyValues(CLI::App& command, const std::set<std::string>& may_be_empty) {
   for (CLI::Option* option : command.get_options()) {
     if (may_be_empty.contains(option->get_name())) continue;
@@ -37,8 +37,6 @@ void RefuseOctal(CLI::App& command, const std::set<std::string>& names) {
     });
   }
 }
-
-}  // namespace
 
 void AddGenerateOptions(CLI::App& command, GenerateOptions& o) {
   command.add_option("prompt,--prompt", o.prompt, "What to draw")->each([&](const std::string&) {

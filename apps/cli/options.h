@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -59,6 +60,8 @@ struct GenerateOptions {
 // Declares the options of `generate`; they are filled in when the app parses.
 void AddGenerateOptions(CLI::App& command, GenerateOptions& options);
 void AddDebugOptions(CLI::App& app, DebugOptions& options);
+// An empty value is a script's variable that was never set; CLI11 would take it for "not given".
+void RefuseEmptyValues(CLI::App& command, const std::set<std::string>& may_be_empty);
 
 // "640x480" → width, height. Throws Error kUsage.
 std::pair<int64_t, int64_t> ParseSize(const std::string& text);

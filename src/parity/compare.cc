@@ -52,7 +52,7 @@ struct ManifestFacts {
     if (!manifest.is_object()) return;
     for (const Json& entry : manifest["checkpoints"]) {
       const std::string name = TextOf(entry, "name");
-      if (IsLowPrecision(TextOf(entry, "dtype"))) low_precision.insert(name);
+      if (IsLowPrecision(TextOf(entry, "original_dtype"))) low_precision.insert(name);
       const auto floor = entry.find("floor");
       if (floor == entry.end() || !floor->is_object()) continue;
       const auto figure = [&](const char* key) {

@@ -126,7 +126,7 @@ TEST_F(CompareSetsTest, Bfloat16PassesByTheReferencesFloor) {
   run_.manifest()["dtype"] = "float32";
   EXPECT_FALSE(Compare().passed());
   run_.manifest()["dtype"] = "float32";
-  run_.entry()["dtype"] = "bfloat16";  // of this tensor only
+  run_.entry()["original_dtype"] = "bfloat16";  // of this tensor only
   EXPECT_TRUE(Compare().passed());
 }
 
