@@ -52,7 +52,7 @@ class NmseAxis {
     for (double decade = low_; decade <= high_; decade += step)
       line(Y(std::pow(10, decade)), fmt::format("1e{:.0f}", decade));
     line(Y(0), "equal");
-    line(Y(std::nan("")), "none");
+    line(Y(std::nan("")), "NaN");
     return svg;
   }
 
@@ -182,7 +182,8 @@ class NetworkChart {
     }
     std::string html;
     for (const auto& [color, text] : names) html += LegendEntry(fmt::format("c{}", color), text);
-    html += LegendEntry("failed", "failed") + LegendEntry("limit", "limit, where it is one of NMSE");
+    html += LegendEntry("failed", "failed");
+    if (!Limits().empty()) html += LegendEntry("limit", "limit, where it is one of NMSE");
     return "<p class=\"legend\">" + html + "</p>";
   }
 
@@ -244,9 +245,11 @@ std::string StepCurve(const Comparison& comparison) {
                        color, path, failed, dots);
     ++color;
   }
-  for (int64_t step = 0; step <= steps; step += std::max<int64_t>(1, steps / 10))
+  for (int64_t step = 0; step <= steps; step += std::max<int64_t>(1, steps / 10)) {
+    const bool is_final = last && step == latents.rbegin()->first;
     svg += fmt::format("<text class=\"pass middle\" x=\"{:.1f}\" y=\"{}\">{}</text>", x_of(step),
-                       kBottom + 16, step);
+                       kBottom + 16, is_final ? "final" : std::to_string(step));
+  }
   return svg + "</svg></div><p class=\"legend\">" + LegendEntry("c0", "noise_pred_stepN") +
          LegendEntry("c1", "packed_latents_stepN, then final_latents_packed") +
          LegendEntry("failed", "failed") + "</p>";

@@ -29,8 +29,8 @@ th { border-bottom: 2px solid var(--line); font-size: 13px; white-space: nowrap;
 th button { all: unset; cursor: pointer; } th button:focus-visible { outline: 2px solid var(--c0); }
 #tensors td { white-space: nowrap; } #tensors td:first-child { white-space: normal; overflow-wrap: anywhere; min-width: 16em; }
 #tensors tr.f td { color: var(--bad); }
-.values10 { overflow-wrap: anywhere; }
-.chart svg { width: 100%; min-width: 620px; display: block; } svg text { fill: var(--dim); font: 11px system-ui, sans-serif; }
+.panel td { white-space: nowrap; } .panel td.values10 { white-space: normal; }
+.chart svg { width: 100%; min-width: 760px; display: block; } svg text { fill: var(--dim); font: 12px system-ui, sans-serif; }
 svg .tick, svg .end { text-anchor: end; } svg .middle { text-anchor: middle; }
 svg .grid { stroke: var(--line); } svg path { fill: none; }
 svg .curve { stroke: var(--dim); stroke-width: .6; opacity: .7; } svg .limit { stroke: var(--bad); stroke-width: 1; opacity: .55; }

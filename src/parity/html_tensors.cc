@@ -225,8 +225,9 @@ std::string ValueHistogramHtml(const Findings& f) {
   }
   svg += ChartText(0, "start", HtmlNumber(f.low)) + ChartText(kChartWidth, "end", HtmlNumber(f.high));
   return svg +
-         "</svg><figcaption><span class=\"legend\"><span><i class=\"c0\"></i>reference</span><span><i "
-         "class=\"c1\"></i>run</span></span> values (counts logarithmic)</figcaption></figure>";
+         "</svg><figcaption>Values (counts logarithmic): <span class=\"legend\"><span><i "
+         "class=\"c0\"></i>reference</span>"
+         "<span><i class=\"c1\"></i>run</span></span></figcaption></figure>";
 }
 
 }  // namespace
