@@ -6,6 +6,7 @@
 #include <csetjmp>
 #include <cstring>
 #include <exception>
+#include <functional>
 #include <span>
 #include <string_view>
 #include <type_traits>
@@ -29,8 +30,8 @@ constexpr uint64_t kMaxDeflateRatio = 1032;  // zlib cannot pack tighter
 struct Context {
   char message[200] = "";            // of the last error
   std::span<const std::byte> input;  // what is not read yet
-  OutputFile* output = nullptr;
-  std::exception_ptr exception;  // thrown by `output`
+  std::function<void(const void* bytes, size_t size)> write;
+  std::exception_ptr exception;  // thrown by `write`
 };
 
 [[noreturn]] void OnError(png_structp png, png_const_charp message) {
@@ -51,7 +52,7 @@ void OnRead(png_structp png, png_bytep to, size_t size) {
 void OnWrite(png_structp png, png_bytep from, size_t size) {
   Context& context = *static_cast<Context*>(png_get_io_ptr(png));
   try {
-    context.output->Write(from, size);
+    context.write(from, size);
     return;
   } catch (...) {  // an exception must not cross libpng's C code
     context.exception = std::current_exception();
@@ -175,13 +176,13 @@ std::string FromLatin1(std::string_view text) {
 
 class Writer {
  public:
-  explicit Writer(const std::filesystem::path& path) : file_(path) {
-    context_.output = &file_;
+  explicit Writer(std::function<void(const void* bytes, size_t size)> write) {
+    context_.write = std::move(write);
     png_ = png_create_write_struct(PNG_LIBPNG_VER_STRING, &context_, OnError, OnWarning);
     if (png_) info_ = png_create_info_struct(png_);
     if (!info_) {
       png_destroy_write_struct(&png_, nullptr);
-      Fail(ErrorKind::kOutOfMemory, "not enough memory to write {}", path.string());
+      Fail(ErrorKind::kOutOfMemory, "not enough memory to write a PNG picture");
     }
   }
   ~Writer() { png_destroy_write_struct(&png_, &info_); }
@@ -205,25 +206,27 @@ class Writer {
       if (context_.exception) std::rethrow_exception(context_.exception);
       Fail(ErrorKind::kInternal, "libpng refuses the picture: {}", Printable(context_.message));
     }
-    file_.Commit();
   }
 
  private:
-  OutputFile file_;
   Context context_;
   png_structp png_ = nullptr;
   png_infop info_ = nullptr;
 };
 
-}  // namespace
-
-void WritePng(const std::filesystem::path& path, const RgbImage& image,
-              const std::map<std::string, std::string>& text) {
+void CheckPicture(const RgbImage& image) {
   if (image.width < 1 || image.height < 1 || image.width > kMaxSide || image.height > kMaxSide ||
       image.pixels.size() != static_cast<size_t>(image.width * image.height * 3)) {
     Fail(ErrorKind::kInternal, "a picture of {} x {} with {} bytes cannot be written", image.width,
          image.height, image.pixels.size());
   }
+}
+
+}  // namespace
+
+void WritePng(const std::filesystem::path& path, const RgbImage& image,
+              const std::map<std::string, std::string>& text) {
+  CheckPicture(image);
   std::map<std::string, std::string> texts = text;
   std::vector<png_text> chunks;
   for (auto& [key, value] : texts) {
@@ -238,7 +241,18 @@ void WritePng(const std::filesystem::path& path, const RgbImage& image,
     chunk.key = const_cast<char*>(key.c_str());  // libpng copies it
     chunk.text = value.data();
   }
-  Writer(path).Write(image, chunks);
+  OutputFile file(path);
+  Writer([&](const void* bytes, size_t size) { file.Write(bytes, size); }).Write(image, chunks);
+  file.Commit();
+}
+
+std::string EncodePng(const RgbImage& image) {
+  CheckPicture(image);
+  std::string png;
+  Writer([&](const void* bytes, size_t size) {
+    png.append(static_cast<const char*>(bytes), size);
+  }).Write(image, {});
+  return png;
 }
 
 RgbImage ReadPng(const std::filesystem::path& path) {

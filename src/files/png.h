@@ -19,6 +19,7 @@ struct RgbImage {
 // left behind on failure. Throws Error kCannotWrite.
 void WritePng(const std::filesystem::path& path, const RgbImage& image,
               const std::map<std::string, std::string>& text);
+std::string EncodePng(const RgbImage& image);  // the file's bytes, without text
 
 // Throw Error kBadInput. Sizes are checked before anything is allocated. Every kind of PNG becomes 8-bit RGB;
 // transparent pixels are laid on white.

@@ -84,6 +84,13 @@ TEST(Png, WritesWhatItReads) {
   EXPECT_EQ(folder.FileCount(), 1u);
 }
 
+TEST(Png, EncodesInMemoryWhatItReads) {
+  const TempFolder folder;
+  const RgbImage image{2, 1, {1, 2, 3, 250, 251, 252}};
+  EXPECT_THAT(ReadPng(folder.Write("a.png", EncodePng(image))).pixels, ElementsAreArray(image.pixels));
+  MessageOf(ErrorKind::kInternal, [] { EncodePng({2, 2, {1, 2, 3}}); });
+}
+
 TEST(Png, TextIsUtf8AndMayBeLong) {
   const TempFolder folder;
   const auto path = folder.path() / "out.png";
