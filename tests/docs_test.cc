@@ -41,6 +41,7 @@ bool NeedsMore(const std::string& command) {
 TEST(Docs, EveryCommandWorks) {
   const fs::path source = QWEN_IMAGE_SOURCE_DIR;
   const TempFolder folder;
+  fs::create_directory_symlink(source / "models", folder.path() / "models");
   std::ofstream(folder.path() / "prompts.txt") << "a red circle\ntwo blue stars on a white background\n";
   ASSERT_EQ(RunProgram({"generate", "a red circle", "--steps", "2", "-o", "circle.png", "-q"},
                        {.folder = folder.path()})
@@ -49,7 +50,7 @@ TEST(Docs, EveryCommandWorks) {
 
   int run = 0;
   for (const char* document :
-       {"README.md", "docs/debugging.md", "docs/performance.md", "docs/architecture.md"}) {
+       {"README.md", "docs/debugging.md", "docs/inspect.md", "docs/performance.md", "docs/architecture.md"}) {
     for (const std::string& command : CommandsIn(source / document)) {
       if (NeedsMore(command)) continue;
       const std::string typed = "'" QWEN_IMAGE_PROGRAM "'" + command.substr(kProgram.size());

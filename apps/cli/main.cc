@@ -9,6 +9,7 @@
 #include "core/cancel.h"
 #include "files/text.h"
 #include "generate_command.h"
+#include "inspect_command.h"
 #include "kernels/kernels.h"
 #include "options.h"
 #include "print.h"
@@ -77,6 +78,10 @@ int Main(int argc, char** argv) {
   GenerateOptions generate;
   CLI::App* generate_command = app.add_subcommand("generate", "Draw a picture from a text");
   AddGenerateOptions(*generate_command, generate);
+  InspectCommandOptions inspect;
+  CLI::App* inspect_command =
+      app.add_subcommand("inspect", "Look into weight files: keys, statistics, what is wrong; compare two");
+  AddInspectOptions(*inspect_command, inspect);
 
   try {
     app.parse(argc, argv);
@@ -85,6 +90,7 @@ int Main(int argc, char** argv) {
     Print(stderr, "qwen-image: {} (see qwen-image --help)\n", Printable(ParseErrorText(app, error), 1000));
     return ExitCode(ErrorKind::kUsage);
   }
+  if (inspect_command->parsed()) return RunInspect(inspect, interrupted);
   return RunGenerate(generate, debug, interrupted);
 }
 
