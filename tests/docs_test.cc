@@ -77,7 +77,7 @@ TEST(Docs, EveryCommandWorks) {
 
   int run = 0;
   for (const char* document :
-       {"README.md", "docs/debugging.md", "docs/performance.md", "docs/architecture.md"}) {
+       {"README.md", "docs/debugging.md", "docs/inspect.md", "docs/performance.md", "docs/architecture.md"}) {
     for (const std::string& command : CommandsIn(source / document)) {
       if (NeedsMore(command)) continue;
       const bool ours = command.starts_with(kProgram);

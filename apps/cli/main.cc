@@ -13,6 +13,7 @@
 #include "core/fail.h"
 #include "files/text.h"
 #include "generate_command.h"
+#include "inspect_command.h"
 #include "kernels/kernels.h"
 #include "options.h"
 #include "print.h"
@@ -88,6 +89,10 @@ int Main(int argc, char** argv) {
   CLI::App* compare_command =
       app.add_subcommand("compare", "Compare two runs, tensor by tensor, or two pictures");
   AddCompareOptions(*compare_command, compare);
+  InspectCommandOptions inspect;
+  CLI::App* inspect_command =
+      app.add_subcommand("inspect", "Look into weight files: keys, statistics, what is wrong; compare two");
+  AddInspectOptions(*inspect_command, inspect);
 
   try {
     app.parse(argc, argv);
@@ -103,6 +108,7 @@ int Main(int argc, char** argv) {
     Fail(ErrorKind::kUsage, "--debug is for commands that draw");
   if (bisect_command->parsed()) return RunBisect(bisect, debug, interrupted);
   if (compare_command->parsed()) return RunCompare(compare, interrupted);
+  if (inspect_command->parsed()) return RunInspect(inspect, interrupted);
   return RunGenerate(generate, debug, interrupted);
 }
 

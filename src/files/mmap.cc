@@ -76,9 +76,15 @@ MappedFile& MappedFile::operator=(MappedFile&& other) noexcept {
   return *this;
 }
 
-void MappedFile::ReleasePages() const {
+void MappedFile::ReleasePages() const { qwen_image::ReleasePages(bytes()); }
+
+void ReleasePages(std::span<const std::byte> part) {
+  if (part.empty()) return;
+  static const auto page = static_cast<uintptr_t>(sysconf(_SC_PAGESIZE));
+  const auto address = reinterpret_cast<uintptr_t>(part.data());
+  const size_t before = address % page;  // madvise wants the start of a page
   // Only advice: if the system refuses it, the pages simply stay.
-  if (data_) madvise(const_cast<std::byte*>(data_), size_, MADV_DONTNEED);
+  madvise(reinterpret_cast<void*>(address - before), part.size() + before, MADV_DONTNEED);
 }
 
 }  // namespace qwen_image

@@ -26,4 +26,7 @@ class MappedFile {
   size_t size_ = 0;
 };
 
+// The same for a part of a mapped file, together with the rest of the pages that it begins and ends in.
+void ReleasePages(std::span<const std::byte> part);
+
 }  // namespace qwen_image

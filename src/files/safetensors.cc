@@ -63,6 +63,7 @@ class HeaderReader {
 
   std::map<std::string, std::string> Metadata(const Json& value) const {
     std::map<std::string, std::string> metadata;
+    if (value.is_null()) return metadata;  // as MLX writes it
     if (!value.is_object()) Refuse("__metadata__ is {}, an object is expected", value.type_name());
     for (const auto& [key, text] : value.items()) {
       if (!text.is_string()) {

@@ -4,65 +4,13 @@
 #include <iterator>
 
 #include "core/fail.h"
-#include "files/json.h"
 #include "files/text.h"
+#include "weights/weight_files.h"
 
 namespace qwen_image {
 namespace {
 
 namespace fs = std::filesystem;
-
-constexpr std::string_view kSingle = ".safetensors";
-constexpr std::string_view kIndex = ".safetensors.index.json";
-constexpr size_t kMaxListed = 40;
-
-// "a, b, c", at most kMaxListed of them.
-std::string Join(const std::vector<std::string>& names) {
-  std::string text;
-  for (size_t i = 0; i < std::min(names.size(), kMaxListed); ++i) text += (i ? ", " : "") + names[i];
-  if (names.size() > kMaxListed) text += fmt::format(" and {} more", names.size() - kMaxListed);
-  return text;
-}
-
-std::vector<std::string> ListFiles(const fs::path& folder) {
-  std::error_code error;
-  fs::directory_iterator it(folder, error);
-  std::vector<std::string> names;
-  for (; !error && it != fs::directory_iterator(); it.increment(error))
-    names.push_back(it->path().filename().string());
-  if (error) Fail(ErrorKind::kBadInput, "cannot read the folder {}: {}", folder.string(), error.message());
-  std::sort(names.begin(), names.end());
-  return names;
-}
-
-std::vector<std::string> EndingWith(const std::vector<std::string>& names, std::string_view ending) {
-  std::vector<std::string> found;
-  std::copy_if(names.begin(), names.end(), std::back_inserter(found),
-               [&](const std::string& name) { return name.ends_with(ending) && !name.starts_with('.'); });
-  return found;
-}
-
-bool LooksLikeShard(const std::string& name) { return name.find("-of-") != name.npos; }
-
-// Why a folder without a safetensors file to open cannot be used.
-[[noreturn]] void FailWithoutWeights(const fs::path& folder, const std::vector<std::string>& names) {
-  std::vector<std::string> others;
-  for (const std::string_view ending : {".bin", ".pt", ".pth", ".ckpt", ".gguf"}) {
-    const std::vector<std::string> found = EndingWith(names, ending);
-    others.insert(others.end(), found.begin(), found.end());
-  }
-  for (std::string& name : others) name = Printable(name);
-  if (!others.empty()) {
-    Fail(ErrorKind::kBadInput,
-         "{} holds weights as {} only; safetensors files are needed, other formats are not supported yet",
-         folder.string(), Join(others));
-  }
-  Fail(ErrorKind::kBadInput,
-       "{} holds no weights: diffusion_pytorch_model.safetensors or model.safetensors, or their .index.json, "
-       "is "
-       "expected. The download may be incomplete",
-       folder.string());
-}
 
 // The name of the file to open: an index before a single file, as diffusers does.
 std::string ChooseFile(const fs::path& folder, const std::vector<std::string>& names) {
@@ -71,51 +19,29 @@ std::string ChooseFile(const fs::path& folder, const std::vector<std::string>& n
   };
   std::vector<std::string> candidates;
   for (const std::string stem : {"diffusion_pytorch_model", "model"}) {
-    for (const std::string_view ending : {kIndex, kSingle}) {
+    for (const std::string_view ending : {kShardIndexEnding, kWeightsEnding}) {
       const std::string name = stem + std::string(ending);
       if (!is_there(name)) continue;
       candidates.push_back(name);
       break;
     }
   }
-  if (candidates.empty()) candidates = EndingWith(names, kIndex);
+  if (candidates.empty()) candidates = NamesEndingWith(names, kShardIndexEnding);
   if (candidates.empty()) {
-    candidates = EndingWith(names, kSingle);
+    candidates = NamesEndingWith(names, kWeightsEnding);
     if (!candidates.empty() && std::all_of(candidates.begin(), candidates.end(), LooksLikeShard)) {
       Fail(ErrorKind::kBadInput,
            "{} holds {} shards but no *{} that names them all; the download may be incomplete",
-           folder.string(), candidates.size(), kIndex);
+           folder.string(), candidates.size(), kShardIndexEnding);
     }
   }
   if (candidates.empty()) FailWithoutWeights(folder, names);
   if (candidates.size() > 1) {
     for (std::string& name : candidates) name = Printable(name);
     Fail(ErrorKind::kBadInput, "{} holds more than one set of weights, and it is unclear which to use: {}",
-         folder.string(), Join(candidates));
+         folder.string(), JoinNames(candidates));
   }
   return candidates[0];
-}
-
-// tensor → shard, with names of shards that cannot lead out of the folder.
-std::map<std::string, std::string> ReadIndex(const fs::path& path) {
-  const Json index = ReadJsonFile(path);
-  const auto found = index.is_object() ? index.find("weight_map") : index.end();
-  if (!index.is_object() || found == index.end() || !found->is_object() || found->empty()) {
-    Fail(ErrorKind::kBadInput, "{}: no \"weight_map\" that says in which shard each tensor is",
-         path.string());
-  }
-  std::map<std::string, std::string> shards;
-  for (const auto& [tensor, value] : found->items()) {
-    const std::string shard = value.is_string() ? value.get<std::string>() : "";
-    if (shard.empty() || shard == "." || shard == ".." || shard.find('/') != shard.npos ||
-        shard.find('\\') != shard.npos || shard.find('\0') != shard.npos) {
-      Fail(ErrorKind::kBadInput,
-           "{}: tensor {} is said to be in {}; the plain name of a file in this folder is expected",
-           path.string(), Quoted(tensor), value.is_string() ? Quoted(shard) : value.type_name());
-    }
-    shards[tensor] = shard;
-  }
-  return shards;
 }
 
 }  // namespace
@@ -129,8 +55,8 @@ WeightStore WeightStore::OpenFolder(const fs::path& folder) {
   }
   WeightStore store;
   store.folder_ = folder;
-  const std::string name = ChooseFile(folder, ListFiles(folder));
-  if (name.ends_with(kIndex)) {
+  const std::string name = ChooseFile(folder, ListFolder(folder));
+  if (name.ends_with(kShardIndexEnding)) {
     store.OpenShards(folder / name);
   } else {
     store.AddFile(folder / name);
@@ -151,7 +77,7 @@ void WeightStore::AddFile(const fs::path& path) {
 }
 
 void WeightStore::OpenShards(const fs::path& index) {
-  const std::map<std::string, std::string> shard_of = ReadIndex(index);
+  const std::map<std::string, std::string> shard_of = ReadShardIndex(index);
   std::set<std::string> shards;
   for (const auto& [tensor, shard] : shard_of) shards.insert(shard);
   std::vector<std::string> missing;
@@ -161,7 +87,7 @@ void WeightStore::OpenShards(const fs::path& index) {
   }
   if (!missing.empty()) {
     Fail(ErrorKind::kBadInput, "{}: {} of {} shards are missing: {}. The download may be incomplete",
-         folder_.string(), missing.size(), shards.size(), Join(missing));
+         folder_.string(), missing.size(), shards.size(), JoinNames(missing));
   }
   std::vector<std::string> problems;
   for (const std::string& shard : shards) {
@@ -185,8 +111,9 @@ void WeightStore::OpenShards(const fs::path& index) {
   }
   if (problems.empty()) return;
   std::string message = problems[0];
-  for (size_t i = 1; i < std::min(problems.size(), kMaxListed); ++i) message += "\n" + problems[i];
-  if (problems.size() > kMaxListed) message += fmt::format("\n… and {} more", problems.size() - kMaxListed);
+  for (size_t i = 1; i < std::min(problems.size(), kMaxListedNames); ++i) message += "\n" + problems[i];
+  if (problems.size() > kMaxListedNames)
+    message += fmt::format("\n… and {} more", problems.size() - kMaxListedNames);
   throw Error(ErrorKind::kBadInput, message);
 }
 

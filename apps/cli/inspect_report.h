@@ -1,0 +1,34 @@
+// What `inspect` prints: tables for people, JSON for tools.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "files/json.h"
+#include "text_style.h"
+#include "weights/inspect/inspected.h"
+#include "weights/inspect/weight_diff.h"
+
+namespace qwen_image {
+
+enum class WeightOrder { kName, kBytes, kStd, kMax, kZeros, kError };
+
+struct InspectReportOptions {
+  bool full = false;                       // every key instead of folded blocks, every finding
+  bool quiet = false;                      // findings and the verdict only
+  WeightOrder order = WeightOrder::kName;  // another one than by name makes a flat list
+  std::optional<size_t> top;               // rows of a table at most
+  double tolerance = 0;                    // of a difference
+  TextStyle style{false};
+};
+
+std::string InspectionText(const Inspection& inspection, const InspectReportOptions& options);
+Json InspectionJson(const Inspection& inspection);
+
+std::string WeightDiffText(const WeightDiff& diff, const InspectReportOptions& options);
+Json WeightDiffJson(const WeightDiff& diff, double tolerance);
+
+// The findings, the worst first, wrapped to a terminal's width.
+std::string FindingsText(const std::vector<Finding>& findings, const InspectReportOptions& options);
+
+}  // namespace qwen_image

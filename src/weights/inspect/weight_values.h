@@ -1,0 +1,39 @@
+// The values of a stored tensor of any type, as double, read piece by piece: plain numbers, fp8 with a scale,
+// or packed MLX weights.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <variant>
+
+#include "files/safetensors.h"
+#include "weights/mlx_quantized.h"
+
+namespace qwen_image {
+
+class WeightValues {
+ public:
+  // Reads must begin at a multiple of this: the largest group of quantized weights.
+  static constexpr int64_t kAlignment = 128;
+
+  // Every value is multiplied by `scale`. The entry must outlive this object.
+  explicit WeightValues(const SafetensorsEntry& entry, double scale = 1);
+  explicit WeightValues(MlxQuantizedTensor tensor) : source_(std::move(tensor)) {}
+
+  int64_t count() const;
+  // Integers beyond 2⁵³ are rounded. At most kMaxRead values at once.
+  static constexpr int64_t kMaxRead = 4096;
+  void Read(int64_t first, int64_t count, double* to) const;
+  void ReleasePages(int64_t first, int64_t count) const;
+
+ private:
+  struct Plain {
+    const SafetensorsEntry* entry;
+    void (*convert)(const std::byte* from, int64_t count, double* to);
+    size_t element_bytes;
+    double scale;
+  };
+  std::variant<Plain, MlxQuantizedTensor> source_;
+};
+
+}  // namespace qwen_image

@@ -1,0 +1,136 @@
+#include "weights/mlx_quantized.h"
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+
+#include "core/fail.h"
+#include "files/text.h"
+
+namespace qwen_image {
+namespace {
+
+static_assert(std::endian::native == std::endian::little, "packed words are read as bytes");
+
+constexpr int64_t kWordBits = 32;
+constexpr int kUnit = 8;  // values that fill whole bytes whatever their bits
+
+DType FloatType(std::string_view name, const char* what, const SafetensorsEntry& entry) {
+  const auto dtype = ComputeDType(entry.dtype);
+  if (!dtype) {
+    Fail(ErrorKind::kBadInput, "the {} of {} are {}; F32, F16 or BF16 is expected", what, Quoted(name),
+         entry.dtype);
+  }
+  return *dtype;
+}
+
+}  // namespace
+
+std::vector<MlxQuantization> PossibleMlxQuantizations(const Shape& packed, const Shape& scales) {
+  std::vector<MlxQuantization> found;
+  if (packed.empty() || packed.size() != scales.size()) return found;
+  if (!std::equal(packed.begin(), packed.end() - 1, scales.begin())) return found;
+  const int64_t words = packed.back(), groups = scales.back();
+  if (words <= 0 || groups <= 0) return found;
+  for (const int bits : kMlxBits) {
+    for (const int group_size : kMlxGroupSizes) {
+      // A group fills whole words: 32 values of b bits are b words.
+      const int64_t group_words = bits * group_size / kWordBits;
+      if (words % group_words == 0 && words / group_words == groups) found.push_back({bits, group_size});
+    }
+  }
+  return found;
+}
+
+MlxQuantizedTensor::MlxQuantizedTensor(std::string_view name, const SafetensorsEntry& weight,
+                                       const SafetensorsEntry& scales, const SafetensorsEntry& biases,
+                                       MlxQuantization quantization)
+    : weight_(&weight),
+      scales_(&scales),
+      biases_(&biases),
+      quantization_(quantization),
+      scales_dtype_(FloatType(name, "scales", scales)),
+      biases_dtype_(FloatType(name, "biases", biases)),
+      shape_(weight.shape) {
+  if (weight.dtype != "U32") {
+    Fail(ErrorKind::kBadInput, "{} is {}; packed values are U32", Quoted(name), weight.dtype);
+  }
+  const auto possible = PossibleMlxQuantizations(weight.shape, scales.shape);
+  if (std::find(possible.begin(), possible.end(), quantization) == possible.end()) {
+    Fail(ErrorKind::kBadInput, "{}: packed values {} and scales {} are not {}-bit in groups of {}",
+         Quoted(name), ToString(weight.shape), ToString(scales.shape), quantization.bits,
+         quantization.group_size);
+  }
+  if (scales.shape != biases.shape) {
+    Fail(ErrorKind::kBadInput, "{}: its scales are {} and its biases {}; the same shape is expected",
+         Quoted(name), ToString(scales.shape), ToString(biases.shape));
+  }
+  shape_.back() = scales.shape.back() * quantization.group_size;
+  group_count_ = ElementCount(scales.shape);
+  group_bytes_ = static_cast<size_t>(quantization.bits * quantization.group_size / 8);
+}
+
+void MlxQuantizedTensor::Unpack(int64_t group, uint8_t* to) const {
+  const std::byte* packed = weight_->bytes.data() + static_cast<size_t>(group) * group_bytes_;
+  const auto bits = static_cast<size_t>(quantization_.bits);
+  const uint64_t mask = (uint64_t{1} << bits) - 1;
+  for (int done = 0; done < quantization_.group_size; done += kUnit) {
+    uint64_t unit = 0;  // kUnit values are `bits` bytes
+    std::memcpy(&unit, packed, bits);
+    packed += bits;
+    for (size_t i = 0; i < kUnit; ++i) *to++ = static_cast<uint8_t>(unit >> (i * bits) & mask);
+  }
+}
+
+void MlxQuantizedTensor::Dequantize(int64_t first_group, int64_t groups, float* to) const {
+  std::array<uint8_t, kMlxGroupSizes.back()> q;
+  for (int64_t group = first_group; group < first_group + groups; ++group) {
+    Unpack(group, q.data());
+    const auto at = static_cast<size_t>(group);
+    float scale, bias;
+    ConvertToFloat(scales_->bytes.data() + at * SizeOf(scales_dtype_), scales_dtype_, 1, &scale);
+    ConvertToFloat(biases_->bytes.data() + at * SizeOf(biases_dtype_), biases_dtype_, 1, &bias);
+    for (int i = 0; i < quantization_.group_size; ++i) *to++ = scale * q[static_cast<size_t>(i)] + bias;
+  }
+}
+
+void MlxQuantizedTensor::ReleasePages(int64_t first_group, int64_t groups) const {
+  const auto release = [&](const SafetensorsEntry& entry, size_t group_bytes) {
+    qwen_image::ReleasePages(entry.bytes.subspan(static_cast<size_t>(first_group) * group_bytes,
+                                                 static_cast<size_t>(groups) * group_bytes));
+  };
+  release(*weight_, group_bytes_);
+  release(*scales_, SizeOf(scales_dtype_));
+  release(*biases_, SizeOf(biases_dtype_));
+}
+
+std::optional<MlxQuantization> LikelyMlxQuantization(std::string_view name, const SafetensorsEntry& weight,
+                                                     const SafetensorsEntry& scales,
+                                                     const SafetensorsEntry& biases) {
+  std::vector<MlxQuantization> possible = PossibleMlxQuantizations(weight.shape, scales.shape);
+  if (possible.empty()) return std::nullopt;
+  if (possible.size() == 1) return possible[0];
+  // Seen with fewer bits than it has, every group has a zero too: the most bits that pass are the answer.
+  // With too many bits even evenly spread q leave more groups without a zero than kShare allows.
+  constexpr int64_t kMinGroups = 32, kMaxGroups = 1024;
+  constexpr double kShare = 0.99;
+  std::sort(possible.begin(), possible.end(),
+            [](const MlxQuantization& a, const MlxQuantization& b) { return a.bits > b.bits; });
+  for (const MlxQuantization& candidate : possible) {
+    const MlxQuantizedTensor tensor(name, weight, scales, biases, candidate);
+    const int64_t groups = std::min(tensor.group_count(), kMaxGroups);
+    if (groups < kMinGroups) return std::nullopt;
+    std::vector<uint8_t> q(static_cast<size_t>(candidate.group_size));
+    int64_t with_zero = 0;
+    // From the middle, because the first rows of an embedding may be special; neighbours, to read few pages.
+    const int64_t first = (tensor.group_count() - groups) / 2;
+    for (int64_t i = 0; i < groups; ++i) {
+      tensor.Unpack(first + i, q.data());
+      with_zero += std::find(q.begin(), q.end(), 0) != q.end();
+    }
+    if (static_cast<double>(with_zero) >= kShare * static_cast<double>(groups)) return candidate;
+  }
+  return std::nullopt;
+}
+
+}  // namespace qwen_image
