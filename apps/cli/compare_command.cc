@@ -14,6 +14,7 @@
 #include "parity/attribution.h"
 #include "parity/compare.h"
 #include "parity/hints.h"
+#include "parity/html_report.h"
 #include "parity/name_map.h"
 #include "parity/report.h"
 #include "print.h"
@@ -173,6 +174,10 @@ void AddCompareOptions(CLI::App& command, CompareCommandOptions& o) {
   command.add_option("--json", o.json, "Write all figures to this file, or '-' for stdout")->group(reporting);
   command.add_option("--junit", o.junit, "Write a JUnit report to this file")->group(reporting);
   command
+      .add_option("--report", o.report,
+                  "Write a page for a browser to this file: curves, heat maps, pictures")
+      ->group(reporting);
+  command
       .add_flag("--all", o.all, "List every tensor, not only failing ones and the worst of each component")
       ->group(reporting);
   command.add_option("--worst", o.worst, "List so many passing tensors of each component (default: 1)")
@@ -193,12 +198,13 @@ void AddCompareOptions(CLI::App& command, CompareCommandOptions& o) {
 int RunCompare(const CompareCommandOptions& o, const CancelFlag& cancel) {
   // 1. What would fail after a long comparison is found now.
   CheckTolerances(o);
-  for (const std::filesystem::path* output : {&o.json, &o.junit}) {
+  for (const std::filesystem::path* output : {&o.json, &o.junit, &o.report}) {
     if (!output->empty() && *output != "-") CheckWritable(*output);
   }
   if (IsPng(o.ref) || IsPng(o.run)) {
     const Comparison pictures = ComparePngFiles(o.ref, o.run);
     WriteReports(pictures, std::nullopt, o);
+    if (!o.report.empty()) WriteHtmlReport(o.report, pictures);
     return pictures.passed() ? 0 : 1;
   }
 
@@ -223,6 +229,10 @@ int RunCompare(const CompareCommandOptions& o, const CancelFlag& cancel) {
 
   // 4. Report.
   WriteReports(comparison, attribution, o);
+  if (!o.report.empty()) {
+    WriteHtmlReport(o.report, comparison, ref, run);
+    if (!o.quiet) Print(stderr, "report written to {}\n", o.report.string());
+  }
   return comparison.passed() ? 0 : 1;
 }
 
