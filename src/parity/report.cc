@@ -135,9 +135,7 @@ class TextReport {
     }
     AddStats("ref", t->ref);
     AddStats("run", t->run);
-    for (const Hint& hint : t->hints)
-      Line("  {} {} (NMSE {:.2e} -> {:.2e})", Colored("hint:", kBold), hint.text, hint.nmse_before,
-           hint.nmse_after);
+    for (const Hint& hint : t->hints) Line("  {} {}", Colored("hint:", kBold), hint.text);
     Line("");
   }
 
