@@ -68,6 +68,11 @@ void Prepare(const fs::path& folder) {
                        SwapHalves(tensors.at("norm_out.linear.weight").bytes);
                        SwapHalves(tensors.at("norm_out.linear.bias").bytes);
                      });
+  ASSERT_EQ(RunProgram({"--debug=circle", "--checkpoints", "all", "generate", "--model", "broken-model", "-o",
+                        "circle-broken.png", "-q"},
+                       {.folder = folder})
+                .exit_code,
+            1);
 }
 
 TEST(Docs, EveryCommandWorks) {

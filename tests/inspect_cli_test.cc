@@ -55,13 +55,13 @@ TEST_F(InspectCli, ShowsTheEmbeddedModel) {
   EXPECT_EQ(result.err, "");
   EXPECT_THAT(result.out,
               AllOf(HasSubstr("transformer_blocks.{0…3}  128 tensors"), HasSubstr("norm_added_k.weight"),
-                    HasSubstr("Read twice: all 7.64 MB gave the same values.\n"), EndsWith(" notes.\n"),
-                    Not(HasSubstr("warning  ")), Not(HasSubstr("\x1b"))));
+                    HasSubstr("Read twice: all "), HasSubstr(" gave the same values.\n"),
+                    EndsWith(" notes.\n"), Not(HasSubstr("warning  ")), Not(HasSubstr("\x1b"))));
   std::istringstream lines(result.out);
   for (std::string line; std::getline(lines, line);) {
     line = line.substr(0, line.find("  ←"));
     const auto width = std::count_if(line.begin(), line.end(), [](char c) { return (c & 0xc0) != 0x80; });
-    EXPECT_LE(width, 114) << line;
+    EXPECT_LE(width, 120) << line;
   }
 }
 

@@ -55,11 +55,12 @@ struct ManifestFacts {
       if (IsLowPrecision(TextOf(entry, "original_dtype"))) low_precision.insert(name);
       const auto floor = entry.find("floor");
       if (floor == entry.end() || !floor->is_object()) continue;
-      const auto figure = [&](const char* key) {
+      const auto figure = [&](const char* key) -> std::optional<double> {
         const auto found = floor->find(key);
-        return found != floor->end() && found->is_number() ? found->get<double>() : 0;
+        if (found == floor->end() || !found->is_number()) return std::nullopt;
+        return found->get<double>();
       };
-      floors[name] = {figure("nmse"), figure("max_abs")};
+      if (const auto nmse = figure("nmse")) floors[name] = {*nmse, figure("max_abs").value_or(0)};
     }
   }
 };
