@@ -125,7 +125,7 @@ class SetComparer {
     TensorSource source = SourceOf(set, tensor);
     if (!options_.on_progress) return source;
     source.read = [this, read = source.read](int64_t begin, int64_t count, double* out) {
-      options_.on_progress(done_, total_);
+      options_.on_progress(done_ + begin, total_);
       read(begin, count, out);
     };
     return source;

@@ -9,6 +9,7 @@
 namespace qwen_image {
 namespace {
 
+using ::testing::Contains;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
@@ -167,6 +168,7 @@ TEST_F(CompareSetsTest, ProgressGrowsAndMayStop) {
     done.push_back(d);
   }});
   EXPECT_TRUE(std::is_sorted(done.begin(), done.end()));
+  EXPECT_THAT(done, Contains(16384));
   EXPECT_EQ(done.back(), 50000);
   EXPECT_THROW(
       Compare({.on_progress = [](int64_t, int64_t) { throw Error(ErrorKind::kInterrupted, "stop"); }}),

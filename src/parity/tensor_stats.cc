@@ -12,6 +12,20 @@ namespace {
 constexpr size_t kFirstValues = 10;
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 
+// Additions wait for each other; four chains of them run side by side.
+using Lanes = std::array<double, 4>;
+
+template <typename Step>
+void ForLanes(int64_t count, const Step& step) {
+  int64_t i = 0;
+  for (; i + 4 <= count; i += 4) {
+    for (size_t lane = 0; lane < 4; ++lane) step(i + static_cast<int64_t>(lane), lane);
+  }
+  for (; i < count; ++i) step(i, 0);
+}
+
+double SumOf(const Lanes& lanes) { return (lanes[0] + lanes[1]) + (lanes[2] + lanes[3]); }
+
 // Floats in their order as whole numbers: neighbours differ by one.
 int64_t UlpIndex(double value) {
   const auto bits = std::bit_cast<int32_t>(static_cast<float>(value));
@@ -22,32 +36,40 @@ int64_t UlpIndex(double value) {
 
 void StatsAccumulator::Add(const double* values, int64_t count) {
   for (int64_t i = 0; i < count && first_.size() < kFirstValues; ++i) first_.push_back(values[i]);
-  // Sums around a value of the piece itself lose no digits when the mean is large and the spread small.
-  const double* start = std::find_if(values, values + count, [](double v) { return std::isfinite(v); });
-  const double shift = start == values + count ? 0 : *start;
-  int64_t finite = 0;
-  double sum = 0, square = 0;
-  for (int64_t i = 0; i < count; ++i) {
-    const double value = values[i];
-    if (!std::isfinite(value)) {
-      ++(std::isnan(value) ? nan_ : inf_);
-      continue;
-    }
-    ++finite;
-    min_ = std::min(min_, value);
-    max_ = std::max(max_, value);
-    sum += value - shift;
-    square += (value - shift) * (value - shift);
+  // Runs of finite values, which are nearly always the whole piece.
+  for (int64_t begin = 0; begin < count;) {
+    const double* end =
+        std::find_if_not(values + begin, values + count, [](double v) { return std::isfinite(v); });
+    AddFinite(values + begin, end - (values + begin));
+    for (begin = end - values; begin < count && !std::isfinite(values[begin]); ++begin)
+      ++(std::isnan(values[begin]) ? nan_ : inf_);
   }
-  if (finite == 0) return;
+}
+
+void StatsAccumulator::AddFinite(const double* values, int64_t count) {
+  if (count == 0) return;
+  // Sums around a value of the piece itself lose no digits when the mean is large and the spread small.
+  const double shift = values[0];
+  Lanes sums{}, squares{}, lowest, highest;
+  lowest.fill(min_);
+  highest.fill(max_);
+  ForLanes(count, [&](int64_t i, size_t lane) {
+    const double value = values[i], distance = value - shift;
+    lowest[lane] = value < lowest[lane] ? value : lowest[lane];
+    highest[lane] = value > highest[lane] ? value : highest[lane];
+    sums[lane] += distance;
+    squares[lane] += distance * distance;
+  });
+  min_ = *std::min_element(lowest.begin(), lowest.end());
+  max_ = *std::max_element(highest.begin(), highest.end());
+  const double sum = SumOf(sums);
   // Chan's rule for the mean and the spread of two parts together.
-  const auto n = static_cast<double>(finite), before = static_cast<double>(finite_);
-  const double mean = shift + sum / n;
-  const double distance = mean - mean_;
-  square_ += square - sum * sum / n + distance * distance * before * n / (before + n);
+  const auto n = static_cast<double>(count), before = static_cast<double>(finite_);
+  const double distance = shift + sum / n - mean_;
+  square_ += SumOf(squares) - sum * sum / n + distance * distance * before * n / (before + n);
   mean_ += distance * n / (before + n);
   sum_ += sum + shift * n;
-  finite_ += finite;
+  finite_ += count;
 }
 
 TensorStats StatsAccumulator::Finish() const {
@@ -72,6 +94,11 @@ void LogHistogram::Add(double value) {
   ++total_;
 }
 
+void LogHistogram::AddZeros(int64_t count) {
+  counts_[0] += count;
+  total_ += count;
+}
+
 double LogHistogram::Quantile(double share) const {
   const auto wanted = static_cast<int64_t>(std::ceil(share * static_cast<double>(total_)));
   int64_t seen = 0;
@@ -93,37 +120,63 @@ ErrorAccumulator::ErrorAccumulator(const TensorStats& ref, const Criterion& crit
       guard_(1e-6 * MaxAbs(ref)),
       peak_(ref.max > ref.min ? ref.max - ref.min : (MaxAbs(ref) > 0 ? MaxAbs(ref) : 1)) {}
 
-void ErrorAccumulator::AddUnequalOrInfinite(double ref, double run) {
-  // Equal infinities, and NaN in the same place, are no difference.
-  if (ref == run || (std::isnan(ref) && std::isnan(run)) || broken_ >= 0) return;
-  broken_ = seen_;
-  broken_ref_ = ref;
-  broken_run_ = run;
+void ErrorAccumulator::Add(const double* ref, const double* run, int64_t count) {
+  // Runs of finite errors, which are nearly always the whole piece.
+  for (int64_t begin = 0; begin < count;) {
+    int64_t end = begin;
+    while (end < count && std::isfinite(run[end] - ref[end])) ++end;
+    AddFinite(ref + begin, run + begin, end - begin);
+    for (begin = end; begin < count && !std::isfinite(run[begin] - ref[begin]); ++begin, ++seen_) {
+      const double w = ref[begin], g = run[begin];
+      // Equal infinities, and NaN in the same place, are no difference.
+      if (w == g || (std::isnan(w) && std::isnan(g)) || broken_ >= 0) continue;
+      broken_ = seen_;
+      broken_ref_ = w;
+      broken_run_ = g;
+    }
+  }
 }
 
-void ErrorAccumulator::Add(const double* ref, const double* run, int64_t count) {
-  for (int64_t i = 0; i < count; ++i, ++seen_) {
-    const double w = ref[i], g = run[i];
-    const double error = std::abs(g - w);
-    if (!std::isfinite(error)) {
-      AddUnequalOrInfinite(w, g);
-      continue;
-    }
-    ++counted_;
-    if (error > e_.max_abs || e_.worst < 0) {
-      e_.max_abs = error;
-      e_.worst = seen_;
-      e_.worst_ref = w;
-      e_.worst_run = g;
-    }
-    sum_abs_ += error;
-    sum_square_ += error * error;
-    dot_ += w * g;
-    ref_square_ += w * w;
-    run_square_ += g * g;
+void ErrorAccumulator::AddFinite(const double* ref, const double* run, int64_t count) {
+  Lanes abs{}, square{}, dot{}, ref_square{}, run_square{}, largest{};
+  ForLanes(count, [&](int64_t i, size_t lane) {
+    const double w = ref[i], g = run[i], error = std::abs(g - w);
+    abs[lane] += error;
+    square[lane] += error * error;
+    dot[lane] += w * g;
+    ref_square[lane] += w * w;
+    run_square[lane] += g * g;
+    largest[lane] = error > largest[lane] ? error : largest[lane];
+  });
+  sum_abs_ += SumOf(abs);
+  sum_square_ += SumOf(square);
+  dot_ += SumOf(dot);
+  ref_square_ += SumOf(ref_square);
+  run_square_ += SumOf(run_square);
+  const double piece_largest = *std::max_element(largest.begin(), largest.end());
+  if (count > 0 && (piece_largest > e_.max_abs || e_.worst < 0)) {
+    int64_t i = 0;
+    while (std::abs(run[i] - ref[i]) != piece_largest) ++i;
+    e_.max_abs = piece_largest;
+    e_.worst = seen_ + i;
+    e_.worst_ref = ref[i];
+    e_.worst_run = run[i];
+  }
+  if (piece_largest > 0) {
+    AddRelative(ref, run, count);
+  } else {
+    histogram_.AddZeros(count);
+  }
+  seen_ += count;
+  counted_ += count;
+}
+
+// The figures that look at every error by itself.
+void ErrorAccumulator::AddRelative(const double* ref, const double* run, int64_t count) {
+  for (int64_t i = 0; i < count; ++i) {
+    const double w = ref[i], g = run[i], error = std::abs(g - w), size = std::abs(w);
     histogram_.Add(error);
     if (error == 0) continue;
-    const double size = std::abs(w);
     e_.max_rel = std::max(e_.max_rel, error / std::max(size, guard_));
     if (all_close_) {
       const double ratio = error / (criterion_.atol + criterion_.rtol * size);

@@ -16,6 +16,8 @@ class StatsAccumulator {
   TensorStats Finish() const;  // without shape and dtype
 
  private:
+  void AddFinite(const double* values, int64_t count);
+
   int64_t finite_ = 0, nan_ = 0, inf_ = 0;
   double min_ = std::numeric_limits<double>::infinity();
   double max_ = -std::numeric_limits<double>::infinity();
@@ -29,6 +31,7 @@ class StatsAccumulator {
 class LogHistogram {
  public:
   void Add(double value);
+  void AddZeros(int64_t count);
   double Quantile(double share) const;  // the upper edge of the bin that holds it; 0 if nothing was added
 
  private:
@@ -47,7 +50,8 @@ class ErrorAccumulator {
   ErrorStats Finish() const;
 
  private:
-  void AddUnequalOrInfinite(double ref, double run);
+  void AddFinite(const double* ref, const double* run, int64_t count);
+  void AddRelative(const double* ref, const double* run, int64_t count);
 
   Criterion criterion_;
   bool all_close_, float32_;
