@@ -13,6 +13,7 @@ import sys
 from pathlib import Path
 
 import compare_runs
+import docs_check
 import engine_check
 import environment
 import goldens
@@ -89,10 +90,10 @@ def run_cases(args):
     if args.update_goldens:
         goldens.write(ROOT / "tests" / "goldens", goldens.MAX_BYTES)
     cases, work, rows = CaseList(), Path(args.work).resolve(), []
+    engine = Path(args.engine).resolve()
     for case in chosen_cases(cases, args.case):
         export_case(cases, case, work)
         model = cases.model_folder(case["model"], work / "models").resolve()
-        engine = Path(args.engine).resolve()
         row = engine_check.check_case(engine, work, case, model)
         if case.get("floor"):
             check_precisions(engine, work, case, model, row)
@@ -100,6 +101,7 @@ def run_cases(args):
         verdict = "passed" if row["passed"] else "FAILED: " + (", ".join(row["failures"][:3]) or "the pictures differ")
         print(f"{case['name']:24} {row['tensors']:5} tensors, picture within {row['levels']} level, {row['psnr']:.1f} dB: {verdict}")
     if not args.case:
+        print(f"{docs_check.check(work / 'docs', engine)} command of docs/debugging.md works")
         table = engine_check.table(rows, environment.versions())
         (ROOT / "docs" / "parity.md").write_text(table, encoding="utf-8")
     failed = [row["case"]["name"] for row in rows if not row["passed"]]
