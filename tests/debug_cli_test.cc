@@ -233,6 +233,96 @@ TEST_F(DebugCli, RangesOfAReferenceJudgeARun) {
   EXPECT_THAT(wrong.err, HasSubstr("OUT OF RANGE"));
 }
 
+TEST_F(DebugCli, TheReferencesNoiseIsUsedWhateverIsCompared) {
+  // Noise that no seed gives.
+  std::vector<float> noise(12 * 64);
+  for (size_t i = 0; i < noise.size(); ++i) noise[i] = std::sin(static_cast<float>(i * i));
+  WriteNpy(Path("noise.npy"), noise.data(), {1, 12, 64});
+  ASSERT_EQ(Run({"--debug=own", "--checkpoints", "all", "generate", "x", "--size", "64x48", "--steps", "2",
+                 "--latents", "noise.npy", "-q", "-o", "x.png"})
+                .exit_code,
+            0);
+  fs::rename(Path("debug_artifacts/own/cpp"), Path("debug_artifacts/own/ref"));
+  for (const char* checkpoints : {"boundaries", "all", "image", "*.attn.to_q"}) {
+    const RunResult result = Run({"--debug=own", "--checkpoints", checkpoints, "generate", "-o", "x.png"});
+    EXPECT_EQ(result.exit_code, 0) << checkpoints << result.err;
+  }
+  const RunResult noted = Run({"--debug=own", "generate", "-o", "x.png"});
+  EXPECT_THAT(noted.err, HasSubstr("noise is not what its seed gives here"));
+}
+
+TEST_F(DebugCli, SubstitutesWhatIsNotCompared) {
+  UseGolden("tiny_all");
+  const std::string model = BrokenModel(kTransformer, "norm_out.linear.weight", Double);
+  const Arguments run = {"--debug=gold", "--checkpoints", "boundaries"};
+  const auto with = [&](Arguments more) {
+    Arguments all = run;
+    all.insert(all.end(), more.begin(), more.end());
+    all.insert(all.end(), {"generate", "-m", model, "-o", "x.png", "-q"});
+    return Run(all);
+  };
+  EXPECT_EQ(with({}).exit_code, kFailed);
+  EXPECT_EQ(with({"--substitute", "*norm_out.linear"}).exit_code, 0) << "the broken tensor was replaced";
+  const RunResult misspelt = with({"--substitute", "*norm_uot.linear"});
+  EXPECT_EQ(misspelt.exit_code, kUsage);
+  EXPECT_THAT(misspelt.err, HasSubstr("norm_uot"));
+}
+
+TEST_F(DebugCli, NothingToCompareIsToldBeforeTheRun) {
+  UseGolden("tiny_all");
+  const RunResult result = Run({"--debug=gold", "--checkpoints", "nosuch*", "generate", "-o", "x.png"});
+  EXPECT_EQ(result.exit_code, kUsage) << result.err;
+  EXPECT_THAT(result.err, HasSubstr("nosuch"));
+  EXPECT_FALSE(fs::exists(Path("x.png")));
+}
+
+TEST_F(DebugCli, ARunReplacesTheOneBefore) {
+  const auto record = [&](const std::string& checkpoints) {
+    ASSERT_EQ(Run({"--debug=a", "--checkpoints", checkpoints, "generate", "x", "--size", "64x48", "--steps",
+                   "1", "-q", "-o", "x.png"})
+                  .exit_code,
+              0);
+  };
+  record("all");
+  record("image");
+  std::set<std::string> arrays;
+  for (const auto& entry : fs::recursive_directory_iterator(Path("debug_artifacts/a/cpp"))) {
+    if (entry.is_regular_file()) arrays.insert(entry.path().filename().string());
+  }
+  EXPECT_EQ(arrays, (std::set<std::string>{"image.npy", "manifest.json"}));
+}
+
+TEST_F(DebugCli, ANanIsFoundWhereItBegins) {
+  UseGolden("tiny_all");
+  const std::string model = BrokenModel(kTransformer, "transformer_blocks.1.img_mlp.net.2.bias",
+                                        [](std::vector<float>& values) { values[0] = NAN; });
+  const RunResult debug =
+      Run({"--debug=gold", "--checkpoints", "all", "generate", "-m", model, "-o", "x.png"});
+  EXPECT_EQ(debug.exit_code, kBadInput) << "there is no picture";
+  EXPECT_THAT(debug.err,
+              AllOf(HasSubstr("first divergence: transformer/step000/transformer_blocks.1.img_mlp.net.2"),
+                    HasSubstr("hint: ")));
+  const RunResult bisect = Run({"bisect", "gold", "-m", model, "--no-repro", "--json"});
+  EXPECT_EQ(bisect.exit_code, kFailed) << bisect.err;
+  const Json json = Json::parse(bisect.out, nullptr, false);
+  ASSERT_FALSE(json.is_discarded()) << bisect.out;
+  EXPECT_EQ(json.at("culprit"), "transformer/step000/transformer_blocks.1.img_mlp.net.2");
+}
+
+TEST_F(DebugCli, AFullDiskIsAFailureWhereTheOutputIsTheResult) {
+  UseGolden("tiny_all");
+  const std::string tiny = (fs::path(QWEN_IMAGE_SOURCE_DIR) / "models/tiny").string();
+  for (const Arguments& arguments :
+       std::vector<Arguments>{{"--list-checkpoints"},
+                              {"inspect", tiny},
+                              {"bisect", "gold"},
+                              {"generate", "x", "--steps", "1", "--json", "-o", "x.png"}}) {
+    const RunResult result =
+        RunProgram(arguments, {.folder = folder_.path(), .standard_output = Stream::kFull});
+    EXPECT_EQ(result.exit_code, 5) << testing::PrintToString(arguments) << result.err;
+  }
+}
+
 TEST_F(DebugCli, BisectFindsNothingInARightRun) {
   UseGolden("tiny_all");
   const RunResult result = Run({"bisect", "gold"});

@@ -59,11 +59,11 @@ class Runner {
                        plan.isolated ? std::vector<std::string>{"*"} : std::vector<std::string>{}, nullptr);
     checker.LimitTo(plan.component);
     const GenerateHooks hooks{.on_progress = {}, .cancel = &cancel_, .checkpoints = &checker};
-    if (plan.component.empty()) {
-      pipeline_.Generate(request_, hooks);
-    } else {
-      RunComponent(pipeline_, ParseComponent(plan.component), request_, StepInputs(reference_, plan.step),
-                   hooks);
+    try {
+      Run(plan, hooks);
+    } catch (const Error& error) {
+      // A picture of NaN is no picture, but the comparison has what is needed to find where they begin.
+      if (error.kind() == ErrorKind::kInterrupted || !checker.comparison().first_divergence()) throw;
     }
     Comparison comparison = checker.comparison();
     std::erase_if(comparison.tensors, [&](const TensorComparison& t) { return !asked.Contains(t.name); });
@@ -71,6 +71,15 @@ class Runner {
   }
 
  private:
+  void Run(const BisectPlan& plan, const GenerateHooks& hooks) const {
+    if (plan.component.empty()) {
+      pipeline_.Generate(request_, hooks);
+    } else {
+      RunComponent(pipeline_, ParseComponent(plan.component), request_, StepInputs(reference_, plan.step),
+                   hooks);
+    }
+  }
+
   const Pipeline& pipeline_;
   const GenerateRequest& request_;
   const ReferenceRun& reference_;
@@ -105,6 +114,9 @@ void AddBisectOptions(CLI::App& command, BisectOptions& o) {
   command.add_option("--repro", o.repro, "Folder for the small repro (default: beside the reference)");
   command.add_flag("--no-repro", o.no_repro, "Write no repro");
   AddGenerateOptions(command, o.generate);
+  for (const char* of_pictures : {"--output", "--prompts", "--from", "--count"})
+    command.remove_option(command.get_option(of_pictures));
+  command.get_option("--json")->description("Print the findings as JSON");
   command.footer(
       "Prompt, size, steps, guidance and noise come from the reference. Exit code 0: no divergence, 1: "
       "found.\n\n"

@@ -92,7 +92,8 @@ void WriteToStandardOutput(const std::string& text) {
 void WriteReports(const Comparison& comparison, const std::optional<Attribution>& attribution,
                   const CompareCommandOptions& o) {
   Json json = ReportJson(comparison);
-  std::string text = ReportText(comparison, {.all = o.all, .worst = o.worst, .color = UsesColor(o.color)});
+  std::string text = ReportText(
+      comparison, {.tell_of_all = true, .all = o.all, .worst = o.worst, .color = UsesColor(o.color)});
   if (attribution) {
     json["attribution"] = AttributionJson(*attribution);
     text += AttributionText(*attribution);

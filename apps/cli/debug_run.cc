@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "core/fail.h"
+#include "core/glob.h"
 #include "files/output_file.h"
 #include "files/text.h"
 #include "parity/hints.h"
@@ -46,6 +47,20 @@ KnownRanges RangesFor(const Pipeline& pipeline, const ReferenceRun* reference) {
   return {};
 }
 
+// What fits nothing is a slip of the pen, better told before a long run than after it.
+void CheckNamesExist(const ReferenceRun& reference, const DebugOptions& options) {
+  const std::vector<std::string>& names = reference.checkpoints();
+  for (const std::string& glob : options.substitute) {
+    if (std::none_of(names.begin(), names.end(), [&](const std::string& n) { return MatchesGlob(glob, n); }))
+      Fail(ErrorKind::kUsage, "--substitute {}: the reference holds no such checkpoint", Quoted(glob));
+  }
+  const CheckpointSelection selection(options.checkpoints);
+  if (std::none_of(names.begin(), names.end(), [&](const std::string& n) { return selection.Contains(n); })) {
+    Fail(ErrorKind::kUsage, "--checkpoints {}: the reference holds none of them, nothing could be compared",
+         Quoted(options.checkpoints));
+  }
+}
+
 }  // namespace
 
 DebugRun::DebugRun(const DebugOptions& options) : options_(options) {
@@ -56,6 +71,7 @@ DebugRun::DebugRun(const DebugOptions& options) : options_(options) {
     recorder_ = std::make_unique<RunRecorder>(OwnFolder(), selection);
     if (std::filesystem::exists(ReferenceFolder() / "manifest.json", error)) {
       reference_.emplace(ReferenceFolder());
+      CheckNamesExist(*reference_, options_);
       checker_ = std::make_unique<RunChecker>(*reference_, selection, options_.substitute, recorder_.get());
       if (!options_.only.empty()) checker_->LimitTo(options_.only);
     }
@@ -108,9 +124,10 @@ bool DebugRun::Finish(const RunSettings& settings, const GenerateOptions& option
   return healthy && agrees;
 }
 
-void DebugRun::ReportUnfinished(const GenerateOptions& options) {
+void DebugRun::ReportUnfinished(const GenerateOptions& options, int threads) {
   FinishTrace(options);
-  if (checker_) Print(stderr, "{}", ReportText(checker_->comparison()));
+  if (checker_ && !checker_->comparison().tensors.empty())
+    FinishComparison(reference_->settings(), options, threads);
 }
 
 bool DebugRun::FinishTrace(const GenerateOptions& options) {

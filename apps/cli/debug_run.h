@@ -28,9 +28,8 @@ class DebugRun {
 
   // Writes and prints what was found. Returns false if a comparison or the run's health failed.
   bool Finish(const RunSettings& settings, const GenerateOptions& options, int threads);
-  // After an error: what was seen up to there, which is what one looks for then. The recorded run stays
-  // without a manifest.
-  void ReportUnfinished(const GenerateOptions& options);
+  // After an error (a picture of NaN, say): what was seen up to there, which is what one looks for then.
+  void ReportUnfinished(const GenerateOptions& options, int threads);
 
  private:
   std::filesystem::path ReferenceFolder() const { return options_.artifacts / options_.run_id / "ref"; }

@@ -64,9 +64,9 @@ Picture DrawWatched(const Pipeline& pipeline, const GenerateRequest& request, Pr
     return pipeline.Generate(request, {.on_progress = [&](const Progress& p) { progress.Update(p); },
                                        .cancel = &cancel,
                                        .checkpoints = debug.sink()});
-  } catch (const Error&) {
+  } catch (const Error& error) {
     progress.Clear();
-    debug.ReportUnfinished(options);
+    if (error.kind() != ErrorKind::kInterrupted) debug.ReportUnfinished(options, pipeline.threads());
     throw;
   }
 }
@@ -74,9 +74,15 @@ Picture DrawWatched(const Pipeline& pipeline, const GenerateRequest& request, Pr
 // --only: one component on the reference's inputs. A picture is written only if a name was given for it.
 bool RunOnly(const Pipeline& pipeline, const Job& job, const std::string& component, DebugRun& debug,
              const GenerateOptions& options, const CancelFlag& cancel) {
-  const auto pixels =
-      RunComponent(pipeline, ParseComponent(component), job.request, ReferenceInputs(*debug.reference()),
-                   {.on_progress = {}, .cancel = &cancel, .checkpoints = debug.sink()});
+  std::optional<std::vector<uint8_t>> pixels;
+  try {
+    pixels =
+        RunComponent(pipeline, ParseComponent(component), job.request, ReferenceInputs(*debug.reference()),
+                     {.on_progress = {}, .cancel = &cancel, .checkpoints = debug.sink()});
+  } catch (const Error& error) {
+    if (error.kind() != ErrorKind::kInterrupted) debug.ReportUnfinished(options, pipeline.threads());
+    throw;
+  }
   const RunSettings& settings = debug.reference()->settings();
   if (pixels && !options.output.empty()) WritePng(job.output, {settings.width, settings.height, *pixels}, {});
   return debug.Finish(settings, options, pipeline.threads());

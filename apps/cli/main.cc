@@ -101,15 +101,25 @@ int Main(int argc, char** argv) {
     Print(stderr, "qwen-image: {} (see qwen-image --help)\n", Printable(ParseErrorText(app, error), 1000));
     return ExitCode(ErrorKind::kUsage);
   }
-  if (debug.list_checkpoints) return ListCheckpoints(generate, debug, interrupted);
-  if (app.get_subcommands().empty())
+  if (!debug.list_checkpoints && app.get_subcommands().empty())
     Fail(ErrorKind::kUsage, "a command is missing, for example generate (see qwen-image --help)");
   if (!generate_command->parsed() && !debug.run_id.empty())
     Fail(ErrorKind::kUsage, "--debug is for commands that draw");
-  if (bisect_command->parsed()) return RunBisect(bisect, debug, interrupted);
-  if (compare_command->parsed()) return RunCompare(compare, interrupted);
-  if (inspect_command->parsed()) return RunInspect(inspect, interrupted);
-  return RunGenerate(generate, debug, interrupted);
+  int code = 0;
+  if (debug.list_checkpoints) {
+    code = ListCheckpoints(generate, debug, interrupted);
+  } else if (bisect_command->parsed()) {
+    code = RunBisect(bisect, debug, interrupted);
+  } else if (compare_command->parsed()) {
+    code = RunCompare(compare, interrupted);
+  } else if (inspect_command->parsed()) {
+    code = RunInspect(inspect, interrupted);
+  } else {
+    code = RunGenerate(generate, debug, interrupted);
+    if (!generate.json) return code;  // the picture is the result, not what is said about it
+  }
+  if (stdout_was_lost) Fail(ErrorKind::kCannotWrite, "cannot write to the standard output: no space left");
+  return code;
 }
 
 }  // namespace

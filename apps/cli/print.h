@@ -3,17 +3,23 @@
 
 #include <fmt/format.h>
 
+#include <cerrno>
 #include <cstdio>
 #include <string>
 
 namespace qwen_image {
 
-// As fmt::print, but an error of the stream is ignored, not thrown; and nothing waits in a buffer.
+// Whether a full disk has swallowed something that was printed to stdout. Commands whose whole result is what
+// they print fail then; a reader that went away (a closed pipe) is no loss.
+inline bool stdout_was_lost = false;
+
+// As fmt::print, but an error of the stream is noted, not thrown; and nothing waits in a buffer.
 template <typename... Args>
 void Print(std::FILE* stream, fmt::format_string<Args...> format, Args&&... args) {
   const std::string text = fmt::format(format, std::forward<Args>(args)...);
-  std::fwrite(text.data(), 1, text.size(), stream);
-  std::fflush(stream);
+  const bool written =
+      std::fwrite(text.data(), 1, text.size(), stream) == text.size() && std::fflush(stream) == 0;
+  if (!written && stream == stdout && errno == ENOSPC) stdout_was_lost = true;
 }
 
 }  // namespace qwen_image

@@ -72,15 +72,15 @@ std::optional<Hint> UnrelatedHint(const HintSearch& s) {
   const double shared = covariance * covariance / (ref_variance * run_variance);
   if (!(shared <= kNoRelation)) return {};
   const double nmse = xx > 0 ? (xx - 2 * xy + yy) / xx : yy;
-  return Hint{
-      .kind = "looks_untrained",
-      .text = fmt::format("No relation to the reference: the two have {:.1f} % of their variance in common "
-                          "(std {:.3g} here, {:.3g} there), and no rearrangement or rescaling that was "
-                          "tried fits. If the tensors before this one agree, its weights are not the "
-                          "reference's: never loaded, left at their random start, or another layer's.",
-                          100 * shared, std::sqrt(run_variance), std::sqrt(ref_variance)),
-      .nmse_before = nmse,
-      .nmse_after = nmse};
+  return Hint{.kind = "looks_untrained",
+              .text = fmt::format(
+                  "No relation to the reference: the two have {:.1f} % of their variance in common "
+                  "(std {:.3g} here, {:.3g} there), and no rearrangement or rescaling that was "
+                  "tried fits. If the tensors before this one agree, its weights are not the "
+                  "reference's: never loaded, left at their random start, transposed, or another layer's.",
+                  100 * shared, std::sqrt(run_variance), std::sqrt(ref_variance)),
+              .nmse_before = nmse,
+              .nmse_after = nmse};
 }
 
 std::vector<Hint> NotTested(std::string why) {

@@ -90,9 +90,10 @@ class TextReport {
     }
     const auto failed = std::count_if(c_.tensors.begin(), c_.tensors.end(),
                                       [](const TensorComparison& t) { return !t.passed; });
-    const std::string left_out = chosen.size() < c_.tensors.size()
-                                     ? fmt::format("; {} shown (--all shows every one)", chosen.size())
-                                     : "";
+    const std::string left_out =
+        chosen.size() < c_.tensors.size()
+            ? fmt::format("; {} shown{}", chosen.size(), o_.tell_of_all ? " (--all shows every one)" : "")
+            : "";
     Line("{} tensors compared, {} failed{}", c_.tensors.size(), failed, left_out);
   }
 

@@ -8,8 +8,9 @@
 namespace qwen_image {
 
 struct ReportOptions {
-  bool all = false;   // every tensor; else the failing ones and the worst of each component
-  int64_t worst = 1;  // so many of each component that pass, those nearest to their limits first
+  bool tell_of_all = false;  // name the option that shows every tensor
+  bool all = false;          // every tensor; else the failing ones and the worst of each component
+  int64_t worst = 1;         // so many of each component that pass, those nearest to their limits first
   bool color = false;
 };
 

@@ -14,6 +14,18 @@ namespace {
 // An input of the run, not a result: generators differ between devices and frameworks.
 constexpr std::string_view kNoise = "initial_latents_packed";
 
+// Its manifest must not speak for the new run before that is done, and its tensors must not be taken for the
+// new one's.
+void RemoveEarlierRun(const std::filesystem::path& folder) {
+  std::error_code error;
+  std::vector<std::filesystem::path> old = {folder / "manifest.json", folder / "report.json"};
+  for (std::filesystem::recursive_directory_iterator it(folder, error), end; !error && it != end;
+       it.increment(error)) {
+    if (it->path().extension() == ".npy") old.push_back(it->path());
+  }
+  for (const std::filesystem::path& path : old) std::filesystem::remove(path, error);
+}
+
 TensorSource SourceOfView(const CheckpointView& view) {
   return std::visit([&](const auto* data) { return SourceOf(data, view.shape); }, view.data);
 }
@@ -23,8 +35,7 @@ TensorSource SourceOfView(const CheckpointView& view) {
 void RunRecorder::OnCheckpoint(const std::string& name, const CheckpointView& view) {
   const std::filesystem::path file = CheckpointFile(name);
   std::error_code error;
-  if (checkpoints_.empty())  // an earlier run's manifest must not speak for this one before it is done
-    std::filesystem::remove(folder_ / "manifest.json", error);
+  if (checkpoints_.empty()) RemoveEarlierRun(folder_);
   std::filesystem::create_directories((folder_ / file).parent_path(), error);  // a failure shows when writing
   const bool is_float = std::holds_alternative<float*>(view.data);
   if (is_float) {
@@ -94,10 +105,11 @@ bool RunChecker::Compares(std::string_view name) const {
 }
 
 bool RunChecker::Wants(std::string_view name) const {
-  return Compares(name) || (recorder_ && recorder_->Wants(name));
+  return Compares(name) || (recorder_ && recorder_->Wants(name)) ||
+         (Substitutes(name) && reference_.Has(std::string(name)));
 }
 
-bool RunChecker::Substitutes(const std::string& name) const {
+bool RunChecker::Substitutes(std::string_view name) const {
   return name == kNoise || std::any_of(substitute_.begin(), substitute_.end(),
                                        [&](const std::string& glob) { return MatchesGlob(glob, name); });
 }
@@ -105,28 +117,34 @@ bool RunChecker::Substitutes(const std::string& name) const {
 void RunChecker::OnCheckpoint(const std::string& name, const CheckpointView& view) {
   // Saved first: the run's own tensor, not the one that may replace it.
   if (recorder_ && recorder_->Wants(name)) recorder_->OnCheckpoint(name, view);
-  if (!Compares(name)) return;
-  const TensorSet& tensors = reference_.tensors();
-  const TensorInfo* want = tensors.Find(name);
-  if (!want) {
-    extra_.push_back(name);
-    return;
+  const TensorInfo* want = reference_.tensors().Find(name);
+  if (Compares(name)) {
+    if (!want) {
+      extra_.push_back(name);
+    } else {
+      Compare(*want, view);
+    }
   }
-  TensorComparison& compared = compared_[name] =
-      CompareTensor(name, SourceOf(tensors, *want), SourceOfView(view),
-                    [&](const TensorStats&) { return LiveCriterion(name, mode_); });
-  if (!compared.problem.empty()) return;
-  if (name == kNoise && !compared.passed) {
-    compared.passed = true;
-    notes_.push_back(
-        "the reference's noise is not what its seed gives here (another generator or device); the run goes "
-        "on from it");
-  }
-  if (!Substitutes(name)) return;
-  if (float* const* data = std::get_if<float*>(&view.data)) {
-    const std::vector<float> values = tensors.ReadAll(*want);
-    std::copy(values.begin(), values.end(), *data);
-  }
+  // Also what is not compared: --substitute names tensors of the run, --checkpoints what to look at.
+  if (want && Substitutes(name)) TakeOver(*want, view);
+}
+
+void RunChecker::Compare(const TensorInfo& want, const CheckpointView& view) {
+  TensorComparison& compared = compared_[want.name] =
+      CompareTensor(want.name, SourceOf(reference_.tensors(), want), SourceOfView(view),
+                    [&](const TensorStats&) { return LiveCriterion(want.name, mode_); });
+  if (want.name != kNoise || compared.passed || !compared.problem.empty()) return;
+  compared.passed = true;
+  notes_.push_back(
+      "the reference's noise is not what its seed gives here (another generator or device); the run goes on "
+      "from it");
+}
+
+void RunChecker::TakeOver(const TensorInfo& want, const CheckpointView& view) const {
+  float* const* data = std::get_if<float*>(&view.data);
+  if (!data || want.shape != view.shape || !want.is_float) return;  // the comparison says so
+  const std::vector<float> values = reference_.tensors().ReadAll(want);
+  std::copy(values.begin(), values.end(), *data);
 }
 
 Comparison RunChecker::comparison() const {
@@ -135,6 +153,7 @@ Comparison RunChecker::comparison() const {
                .run_path = recorder_ ? recorder_->folder() : std::filesystem::path(),
                .ref_manifest = tensors.manifest(),
                .extra = extra_};
+  c.notes = notes_;
   for (const TensorInfo& tensor : tensors.tensors()) {
     if (const auto found = compared_.find(tensor.name); found != compared_.end()) {
       c.tensors.push_back(found->second);

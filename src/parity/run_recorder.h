@@ -62,7 +62,9 @@ class RunChecker : public CheckpointSink {
   bool passed() const { return comparison().passed(); }
 
  private:
-  bool Substitutes(const std::string& name) const;
+  bool Substitutes(std::string_view name) const;
+  void Compare(const TensorInfo& want, const CheckpointView& view);
+  void TakeOver(const TensorInfo& want, const CheckpointView& view) const;
   bool Compares(std::string_view name) const;
 
   const ReferenceRun& reference_;

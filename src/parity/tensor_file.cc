@@ -105,6 +105,8 @@ bool IsTensorFile(const std::filesystem::path& path) {
 }
 
 std::unique_ptr<TensorFile> OpenTensorFile(const std::filesystem::path& path) {
+  std::error_code error;
+  if (!std::filesystem::exists(path, error)) Fail(ErrorKind::kBadInput, "{} does not exist", path.string());
   const std::filesystem::path extension = path.extension();
   if (extension == ".npy") return std::make_unique<NpyTensors>(path);
   if (extension == ".npz") return std::make_unique<NpzTensors>(path);
