@@ -8,7 +8,6 @@
 #include "inspect_report.h"
 #include "print.h"
 #include "progress.h"
-#include "text_table.h"
 #include "weights/inspect/inspect.h"
 
 namespace qwen_image {
@@ -31,9 +30,9 @@ class ReadingProgress {
       return;
     last_ = now;
     shown_ = true;
-    Print(stderr, "{}reading, {:.0f} % of {}{}", bar ? "\r\x1b[2K" : "",
+    Print(stderr, "{}reading, {:.0f} %{}", bar ? "\r\x1b[2K" : "",
           100 * static_cast<double>(done) / static_cast<double>(std::max<int64_t>(total, 1)),
-          HumanCount(total), bar ? "" : "\n");
+          bar ? "" : "\n");
   }
 
  private:

@@ -59,6 +59,8 @@ TextTable NewTable(std::string first) {
                     {"", false}});
 }
 
+std::string ShapeText(const Shape& shape) { return fmt::format("[{}]", fmt::join(shape, ",")); }
+
 std::string ZeroText(const ValueStatistics& s) {
   if (s.zeros == 0) return "";
   if (s.zeros == s.count) return "100%";
@@ -97,7 +99,7 @@ std::vector<std::string> Row(const std::string& label, const std::vector<const I
     measured = measured && tensor->statistics;
     if (tensor->statistics) all.Merge(*tensor->statistics);
   }
-  std::vector<std::string> row = {label, ToString(tensors[0]->shape), tensors[0]->format, HumanBytes(bytes)};
+  std::vector<std::string> row = {label, ShapeText(tensors[0]->shape), tensors[0]->format, HumanBytes(bytes)};
   if (measured && all.finite() > 0) {
     const std::vector<std::string> figures = {ShortNumber(all.mean), ShortNumber(all.std()),
                                               ShortNumber(all.min), ShortNumber(all.max), ZeroText(all)};
@@ -309,7 +311,8 @@ std::string InspectionText(const Inspection& inspection, const InspectReportOpti
         fmt::format("Total: {} parameters, {}.\n", HumanCount(totals.parameters), HumanBytes(totals.bytes));
   }
   if (inspection.second_reading) text += SecondReadingText(*inspection.second_reading, options.style);
-  const std::string counts = fmt::format("{} broken, {} warnings, {} notes", broken, warnings, notes);
+  const std::string counts = fmt::format("{} broken, {} warning{}, {} note{}", broken, warnings,
+                                         warnings == 1 ? "" : "s", notes, notes == 1 ? "" : "s");
   return text +
          (inspection.broken() ? options.style.Red("Broken: ") : options.style.Green("Nothing broken: ")) +
          counts + ".\n";

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 #include <cstring>
+#include <limits>
 
 #include "core/fail.h"
 #include "files/text.h"
@@ -31,7 +32,9 @@ std::vector<MlxQuantization> PossibleMlxQuantizations(const Shape& packed, const
   if (packed.empty() || packed.size() != scales.size()) return found;
   if (!std::equal(packed.begin(), packed.end() - 1, scales.begin())) return found;
   const int64_t words = packed.back(), groups = scales.back();
-  if (words <= 0 || groups <= 0) return found;
+  // The upper limit is for shapes of no elements, which may name any number: the unpacked shape must fit too.
+  if (words <= 0 || groups <= 0 || groups > std::numeric_limits<int64_t>::max() / kMlxGroupSizes.back())
+    return found;
   for (const int bits : kMlxBits) {
     for (const int group_size : kMlxGroupSizes) {
       // A group fills whole words: 32 values of b bits are b words.

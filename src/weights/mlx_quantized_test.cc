@@ -62,6 +62,8 @@ TEST(MlxQuantized, ShapesLeaveSeveralPossibilities) {
   EXPECT_THAT(PossibleMlxQuantizations({8, 16}, {2}), IsEmpty());
   EXPECT_THAT(PossibleMlxQuantizations({}, {}), IsEmpty());
   EXPECT_THAT(PossibleMlxQuantizations({8, 0}, {8, 0}), IsEmpty());
+  const int64_t huge = int64_t{1} << 58;  // a file can say so if another dimension is 0
+  EXPECT_THAT(PossibleMlxQuantizations({0, 8 * huge}, {0, huge}), IsEmpty());
 }
 
 TEST(MlxQuantized, ThePackedValuesDecide) {

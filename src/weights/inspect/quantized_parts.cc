@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <limits>
 
 #include "core/fail.h"
 #include "weights/inspect/finding_collector.h"
@@ -99,6 +100,7 @@ class Resolver {
       tensor.values = std::make_shared<WeightValues>(std::move(unpacked));
     } catch (const Error& error) {
       if (error.kind() != ErrorKind::kBadInput) throw;
+      tensor.possible.clear();
       Note(Severity::kBroken, "parts_do_not_fit", tensor.name, error.message());
     }
   }
@@ -139,6 +141,7 @@ class Resolver {
     const Shape &packed = tensor.stored->shape, &groups = scales.stored->shape;
     for (const Mode& mode : kModes) {
       if (packed.empty() || packed.size() != groups.size() || groups.back() <= 0) break;
+      if (groups.back() > std::numeric_limits<int64_t>::max() / mode.group_size) break;
       if (packed.back() % mode.words != 0 || packed.back() / mode.words != groups.back()) continue;
       if (!std::equal(packed.begin(), packed.end() - 1, groups.begin())) continue;
       tensor.format = mode.name;

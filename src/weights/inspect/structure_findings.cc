@@ -89,7 +89,7 @@ std::optional<int64_t> PromisedBlocks(const Json& config, std::string_view seque
   return std::nullopt;
 }
 
-void FindMissingBlocks(const InspectedComponent& component, const std::string& name, const Sequence& sequence,
+void FindMissingBlocks(const Json& config, bool lora, const std::string& name, const Sequence& sequence,
                        FindingCollector& findings) {
   std::vector<std::pair<int64_t, int64_t>> gaps;
   int64_t next = 0;
@@ -97,9 +97,8 @@ void FindMissingBlocks(const InspectedComponent& component, const std::string& n
     if (number > next) gaps.emplace_back(next, number - 1);
     next = number + 1;
   }
-  const auto promised = PromisedBlocks(component.config, name);
+  const auto promised = PromisedBlocks(config, name);
   if (promised && next < *promised) gaps.emplace_back(next, *promised - 1);
-  const bool lora = component.is_lora();
   if (!gaps.empty()) {
     findings.Add(
         Finding{lora ? Severity::kNote : Severity::kBroken, "missing_blocks",
@@ -165,14 +164,15 @@ void FindStructuralTrouble(const InspectedComponent& component, FindingCollector
                          "one shard of several: whether blocks are missing cannot be told from it"});
     return;
   }
+  const bool lora = component.is_lora();  // one leaves out what it does not change
   const Sequences sequences = FindSequences(component);
   for (const auto& [prefix, sequence] : sequences) {
     const auto [usual, count] = UsualNames(sequence);
     const bool promised = PromisedBlocks(component.config, prefix).has_value();
     if (!HoldsModules(*usual) || (count < 2 && !promised)) continue;
     const std::string name(prefix);
-    FindMissingBlocks(component, name, sequence, findings);
-    if (!component.is_lora()) FindMissingTensors(name, sequence, *usual, count, findings);
+    FindMissingBlocks(component.config, lora, name, sequence, findings);
+    if (!lora) FindMissingTensors(name, sequence, *usual, count, findings);
   }
 }
 

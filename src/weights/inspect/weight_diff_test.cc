@@ -134,6 +134,16 @@ TEST_F(DiffMade, TheOtherShapeDecidesHowPackedValuesAreRead) {
   EXPECT_THAT(wrong.components.at(0).tensors.at(0).problem, HasSubstr("A cannot be turned into numbers"));
 }
 
+TEST_F(DiffMade, PackedWeightsWhosePartsDoNotFitAreNotCompared) {
+  const WeightDiff diff = Diff({{"a.weight", {"U32", {2, 8}, std::string(64, '\x00')}},
+                                {"a.scales", Constant({2, 1}, 1)},
+                                {"a.biases", Constant({2, 2}, 0.5)}},
+                               {{"a.weight", Constant({2, 32}, 0.5)}});
+  EXPECT_THAT(diff.components.at(0).tensors.at(0).problem, HasSubstr("A cannot be turned into numbers"));
+  EXPECT_THAT(diff.broken, SizeIs(1));
+  EXPECT_FALSE(diff.Equal(100));
+}
+
 TEST(DiffModels, APartAgainstAWholeModel) {
   const fs::path tiny = fs::path(QWEN_IMAGE_SOURCE_DIR) / "models/tiny";
   EXPECT_TRUE(Diff(tiny, tiny).Equal(0));
