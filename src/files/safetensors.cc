@@ -74,10 +74,10 @@ class HeaderReader {
     return metadata;
   }
 
-  SafetensorsEntry Tensor(const std::string& name, const Json& value) {
+  StoredTensor Tensor(const std::string& name, const Json& value) {
     if (!value.is_object())
       Refuse("tensor {}: {} found, an object is expected", Quoted(name), value.type_name());
-    SafetensorsEntry entry;
+    StoredTensor entry;
     const Json& dtype = Member(name, value, "dtype");
     if (!dtype.is_string())
       Refuse("tensor {}: dtype is {}, a string is expected", Quoted(name), dtype.type_name());
@@ -151,7 +151,7 @@ class HeaderReader {
     return shape;
   }
 
-  int64_t ByteCount(const std::string& name, const SafetensorsEntry& entry) const {
+  int64_t ByteCount(const std::string& name, const StoredTensor& entry) const {
     const auto* known = std::find_if(std::begin(kDtypeSizes), std::end(kDtypeSizes),
                                      [&](const DtypeSize& dtype) { return dtype.name == entry.dtype; });
     if (known == std::end(kDtypeSizes)) {
@@ -216,7 +216,7 @@ Json ReadHeader(const std::string& path, std::span<const std::byte> bytes, uint6
 
 }  // namespace
 
-SafetensorsFile::SafetensorsFile(const std::filesystem::path& path) : file_(path) {
+SafetensorsFile::SafetensorsFile(const std::filesystem::path& path) : WeightFile(path) {
   const std::string name = path.string();
   uint64_t data_begin = 0;
   const Json header = ReadHeader(name, file_.bytes(), &data_begin);

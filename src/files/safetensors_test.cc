@@ -45,7 +45,7 @@ TEST(Safetensors, ReadsTensorsAndMetadata) {
   ASSERT_EQ(file.tensors().size(), 2u);
   EXPECT_EQ(file.tensors().at("a").dtype, "U8");
   EXPECT_TRUE(file.tensors().at("a").shape.empty());
-  const SafetensorsEntry& b = file.tensors().at("b");
+  const StoredTensor& b = file.tensors().at("b");
   EXPECT_THAT(b.shape, ElementsAre(2, 1));
   EXPECT_EQ(std::memcmp(b.bytes.data(), "ABCDEFGH", 8), 0);
   EXPECT_EQ(b.bytes.size(), 8u);

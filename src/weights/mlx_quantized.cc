@@ -16,7 +16,7 @@ static_assert(std::endian::native == std::endian::little, "packed words are read
 constexpr int64_t kWordBits = 32;
 constexpr int kUnit = 8;  // values that fill whole bytes whatever their bits
 
-DType FloatType(std::string_view name, const char* what, const SafetensorsEntry& entry) {
+DType FloatType(std::string_view name, const char* what, const StoredTensor& entry) {
   const auto dtype = ComputeDType(entry.dtype);
   if (!dtype) {
     Fail(ErrorKind::kBadInput, "the {} of {} are {}; F32, F16 or BF16 is expected", what, Quoted(name),
@@ -45,8 +45,8 @@ std::vector<MlxQuantization> PossibleMlxQuantizations(const Shape& packed, const
   return found;
 }
 
-MlxQuantizedTensor::MlxQuantizedTensor(std::string_view name, const SafetensorsEntry& weight,
-                                       const SafetensorsEntry& scales, const SafetensorsEntry& biases,
+MlxQuantizedTensor::MlxQuantizedTensor(std::string_view name, const StoredTensor& weight,
+                                       const StoredTensor& scales, const StoredTensor& biases,
                                        MlxQuantization quantization)
     : weight_(&weight),
       scales_(&scales),
@@ -98,7 +98,7 @@ void MlxQuantizedTensor::Dequantize(int64_t first_group, int64_t groups, float* 
 }
 
 void MlxQuantizedTensor::ReleasePages(int64_t first_group, int64_t groups) const {
-  const auto release = [&](const SafetensorsEntry& entry, size_t group_bytes) {
+  const auto release = [&](const StoredTensor& entry, size_t group_bytes) {
     qwen_image::ReleasePages(entry.bytes.subspan(static_cast<size_t>(first_group) * group_bytes,
                                                  static_cast<size_t>(groups) * group_bytes));
   };
@@ -107,9 +107,8 @@ void MlxQuantizedTensor::ReleasePages(int64_t first_group, int64_t groups) const
   release(*biases_, SizeOf(biases_dtype_));
 }
 
-std::optional<MlxQuantization> LikelyMlxQuantization(std::string_view name, const SafetensorsEntry& weight,
-                                                     const SafetensorsEntry& scales,
-                                                     const SafetensorsEntry& biases) {
+std::optional<MlxQuantization> LikelyMlxQuantization(std::string_view name, const StoredTensor& weight,
+                                                     const StoredTensor& scales, const StoredTensor& biases) {
   std::vector<MlxQuantization> possible = PossibleMlxQuantizations(weight.shape, scales.shape);
   if (possible.empty()) return std::nullopt;
   if (possible.size() == 1) return possible[0];

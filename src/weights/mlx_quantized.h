@@ -31,8 +31,8 @@ std::vector<MlxQuantization> PossibleMlxQuantizations(const Shape& packed, const
 class MlxQuantizedTensor {
  public:
   // The entries must outlive this object. Throws Error kBadInput, with `name`, unless all fits together.
-  MlxQuantizedTensor(std::string_view name, const SafetensorsEntry& weight, const SafetensorsEntry& scales,
-                     const SafetensorsEntry& biases, MlxQuantization quantization);
+  MlxQuantizedTensor(std::string_view name, const StoredTensor& weight, const StoredTensor& scales,
+                     const StoredTensor& biases, MlxQuantization quantization);
 
   const Shape& shape() const { return shape_; }  // of the values: [..., in]
   MlxQuantization quantization() const { return quantization_; }
@@ -47,9 +47,9 @@ class MlxQuantizedTensor {
   void ReleasePages(int64_t first_group, int64_t groups) const;
 
  private:
-  const SafetensorsEntry* weight_;
-  const SafetensorsEntry* scales_;
-  const SafetensorsEntry* biases_;
+  const StoredTensor* weight_;
+  const StoredTensor* scales_;
+  const StoredTensor* biases_;
   MlxQuantization quantization_;
   DType scales_dtype_, biases_dtype_;
   Shape shape_;
@@ -59,8 +59,7 @@ class MlxQuantizedTensor {
 
 // Which of the quantizations that fit the shapes the packed values were made with. MLX puts one value of
 // every group at q = 0; seen with too many bits, most groups have no zero. Nothing if that does not decide.
-std::optional<MlxQuantization> LikelyMlxQuantization(std::string_view name, const SafetensorsEntry& weight,
-                                                     const SafetensorsEntry& scales,
-                                                     const SafetensorsEntry& biases);
+std::optional<MlxQuantization> LikelyMlxQuantization(std::string_view name, const StoredTensor& weight,
+                                                     const StoredTensor& scales, const StoredTensor& biases);
 
 }  // namespace qwen_image

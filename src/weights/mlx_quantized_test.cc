@@ -32,7 +32,7 @@ TEST(MlxQuantized, DequantizesWhatMlxPackedInEveryMode) {
       const std::string name = fmt::format("bits{}_group{}", bits, group_size);
       SCOPED_TRACE(name);
       const MlxQuantizedTensor tensor = Open(file, name, {bits, group_size});
-      const SafetensorsEntry& expected = file.tensors().at(name + ".expected");
+      const StoredTensor& expected = file.tensors().at(name + ".expected");
       ASSERT_EQ(tensor.shape(), expected.shape);
       std::vector<float> want(static_cast<size_t>(ElementCount(expected.shape)));
       ConvertToFloat(expected.bytes.data(), DType::kF32, static_cast<int64_t>(want.size()), want.data());
@@ -85,15 +85,15 @@ TEST(MlxQuantized, ThePackedValuesDecide) {
 
 TEST(MlxQuantized, RefusesPartsThatDoNotFit) {
   const SafetensorsFile file(kGoldens / "all_modes.safetensors");
-  const auto refuse = [&](SafetensorsEntry weight, SafetensorsEntry scales, SafetensorsEntry biases) {
+  const auto refuse = [&](StoredTensor weight, StoredTensor scales, StoredTensor biases) {
     return MessageOf(ErrorKind::kBadInput, [&] { MlxQuantizedTensor("x", weight, scales, biases, {4, 64}); });
   };
-  const SafetensorsEntry weight = file.tensors().at("bits4_group64.weight");
-  const SafetensorsEntry scales = file.tensors().at("bits4_group64.scales");
+  const StoredTensor weight = file.tensors().at("bits4_group64.weight");
+  const StoredTensor scales = file.tensors().at("bits4_group64.scales");
   EXPECT_THAT(refuse(weight, scales, file.tensors().at("bits4_group32.biases")), HasSubstr("the same shape"));
   EXPECT_THAT(refuse(weight, file.tensors().at("bits4_group128.scales"), scales),
               HasSubstr("not 4-bit in groups of 64"));
-  SafetensorsEntry other = weight;
+  StoredTensor other = weight;
   other.dtype = "I32";
   EXPECT_THAT(refuse(other, scales, scales), HasSubstr("packed values are U32"));
   other = scales;

@@ -14,14 +14,14 @@ constexpr size_t kMaxLines = 4000;
 
 }  // namespace
 
-const SafetensorsEntry* WeightBinder::Take(const std::string& name, const Shape& shape) {
+const StoredTensor* WeightBinder::Take(const std::string& name, const Shape& shape) {
   if (!taken_.insert(name).second) Fail(ErrorKind::kInternal, "the tensor {} is taken twice", Quoted(name));
   const auto found = store_.tensors().find(name);
   if (found == store_.tensors().end()) {
     missing_.emplace(name, shape);
     return nullptr;
   }
-  const SafetensorsEntry* entry = found->second;
+  const StoredTensor* entry = found->second;
   const bool fits = entry->shape == shape;
   const bool computable = ComputeDType(entry->dtype).has_value();
   if (!fits) {
@@ -36,7 +36,7 @@ const SafetensorsEntry* WeightBinder::Take(const std::string& name, const Shape&
 }
 
 WeightMatrix WeightBinder::Matrix(const std::string& name, const Shape& shape) {
-  const SafetensorsEntry* entry = Take(name, shape);
+  const StoredTensor* entry = Take(name, shape);
   if (!entry) return {};
   const int64_t rows = shape.empty() ? 1 : shape[0];
   const int64_t cols = shape.size() < 2 ? 1 : ElementCount(Shape(shape.begin() + 1, shape.end()));
@@ -44,7 +44,7 @@ WeightMatrix WeightBinder::Matrix(const std::string& name, const Shape& shape) {
 }
 
 std::vector<float> WeightBinder::Floats(const std::string& name, const Shape& shape) {
-  const SafetensorsEntry* entry = Take(name, shape);
+  const StoredTensor* entry = Take(name, shape);
   if (!entry || entry->bytes.empty()) return {};
   std::vector<float> values(static_cast<size_t>(ElementCount(shape)));
   ConvertToFloat(entry->bytes.data(), *ComputeDType(entry->dtype), static_cast<int64_t>(values.size()),

@@ -128,7 +128,7 @@ void WeightStore::ReleasePages() const {
 }
 
 void WeightStore::RenameKeys(const std::map<std::string, std::string>& prefixes) {
-  std::map<std::string, const SafetensorsEntry*> renamed;
+  std::map<std::string, const StoredTensor*> renamed;
   for (const auto& [name, entry] : tensors_) {
     const std::pair<const std::string, std::string>* longest = nullptr;
     for (const auto& prefix : prefixes) {

@@ -25,7 +25,7 @@ class WeightStore {
   static WeightStore OpenFolder(const std::filesystem::path& folder);
 
   const std::filesystem::path& folder() const { return folder_; }
-  const std::map<std::string, const SafetensorsEntry*>& tensors() const { return tensors_; }
+  const std::map<std::string, const StoredTensor*>& tensors() const { return tensors_; }
   int64_t total_bytes() const;  // of all mapped files
   void ReleasePages() const;    // see MappedFile
   // Renames every tensor; used to bring the text encoder's two key styles to one. Of several prefixes that
@@ -38,7 +38,7 @@ class WeightStore {
 
   std::filesystem::path folder_;
   std::vector<std::unique_ptr<SafetensorsFile>> files_;
-  std::map<std::string, const SafetensorsEntry*> tensors_;
+  std::map<std::string, const StoredTensor*> tensors_;
 };
 
 class WeightBinder {
@@ -63,7 +63,7 @@ class WeightBinder {
 
  private:
   // The tensor if it is there with this shape and a type to compute with, else null and the problem is noted.
-  const SafetensorsEntry* Take(const std::string& name, const Shape& shape);
+  const StoredTensor* Take(const std::string& name, const Shape& shape);
   std::vector<std::string> Unexpected() const;
   std::string PrefixHint(const std::vector<std::string>& unexpected) const;
 

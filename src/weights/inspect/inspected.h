@@ -39,7 +39,7 @@ struct Checksum {
 struct InspectedTensor {
   std::string name;
   const SafetensorsFile* file = nullptr;
-  const SafetensorsEntry* stored = nullptr;
+  const StoredTensor* stored = nullptr;
   Shape shape;          // of the values: for packed weights the unpacked one
   std::string format;   // "BF16"; for quantized ones "4-bit g64" (groups of 64), "mxfp4", …
   std::string part_of;  // the quantized tensor that these scales or biases belong to; empty for all others

@@ -91,7 +91,7 @@ constexpr Type kTypes[] = {
 
 }  // namespace
 
-WeightValues::WeightValues(const SafetensorsEntry& entry, double scale) {
+WeightValues::WeightValues(const StoredTensor& entry, double scale) {
   const auto* type = std::find_if(std::begin(kTypes), std::end(kTypes),
                                   [&](const Type& t) { return t.name == entry.dtype; });
   // The safetensors reader lets no other type through.

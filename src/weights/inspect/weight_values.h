@@ -17,7 +17,7 @@ class WeightValues {
   static constexpr int64_t kAlignment = 128;
 
   // Every value is multiplied by `scale`. The entry must outlive this object.
-  explicit WeightValues(const SafetensorsEntry& entry, double scale = 1);
+  explicit WeightValues(const StoredTensor& entry, double scale = 1);
   explicit WeightValues(MlxQuantizedTensor tensor) : source_(std::move(tensor)) {}
 
   int64_t count() const;
@@ -28,7 +28,7 @@ class WeightValues {
 
  private:
   struct Plain {
-    const SafetensorsEntry* entry;
+    const StoredTensor* entry;
     void (*convert)(const std::byte* from, int64_t count, double* to);
     size_t element_bytes;
     double scale;

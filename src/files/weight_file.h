@@ -1,0 +1,40 @@
+// A memory-mapped file of named tensors, whatever its format: what safetensors and GGUF have in common.
+#pragma once
+
+#include <cstddef>
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <span>
+#include <string>
+
+#include "core/tensor.h"
+#include "files/mmap.h"
+
+namespace qwen_image {
+
+struct StoredTensor {
+  std::string dtype;  // as the file spells it ("BF16", "Q4_K"); may be one this program does not compute with
+  Shape shape;        // torch's order
+  std::span<const std::byte> bytes;  // in the mapped file
+};
+
+class WeightFile {
+ public:
+  virtual ~WeightFile() = default;
+  const std::filesystem::path& path() const { return file_.path(); }
+  const std::map<std::string, StoredTensor>& tensors() const { return tensors_; }
+  const std::map<std::string, std::string>& metadata() const { return metadata_; }
+  const MappedFile& file() const { return file_; }
+
+ protected:
+  explicit WeightFile(const std::filesystem::path& path) : file_(path) {}
+  WeightFile(WeightFile&&) = default;
+  WeightFile& operator=(WeightFile&&) = default;
+
+  MappedFile file_;
+  std::map<std::string, StoredTensor> tensors_;
+  std::map<std::string, std::string> metadata_;
+};
+
+}  // namespace qwen_image
