@@ -1,6 +1,5 @@
 #include "core/dtype.h"
 
-#include <cmath>
 #include <cstring>
 
 namespace qwen_image {
@@ -34,18 +33,6 @@ std::string_view NameOf(DType dtype) {
       return "U8";
   }
   return "?";
-}
-
-float FloatFromF16(uint16_t bits) {
-  const uint32_t sign = static_cast<uint32_t>(bits & 0x8000) << 16;
-  const uint32_t exponent = (bits >> 10) & 0x1f;
-  const uint32_t mantissa = bits & 0x3ff;
-  if (exponent == 0) {  // zero and subnormals: mantissa · 2⁻²⁴
-    const float magnitude = std::ldexp(static_cast<float>(mantissa), -24);
-    return sign ? -magnitude : magnitude;
-  }
-  if (exponent == 31) return std::bit_cast<float>(sign | 0x7f800000 | (mantissa << 13));
-  return std::bit_cast<float>(sign | ((exponent + 112) << 23) | (mantissa << 13));
 }
 
 void ConvertToFloat(const void* from, DType dtype, int64_t count, float* to) {

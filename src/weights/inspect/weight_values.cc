@@ -2,9 +2,7 @@
 
 #include <algorithm>
 #include <array>
-#include <cmath>
 #include <cstring>
-#include <limits>
 
 #include "core/fail.h"
 
@@ -23,47 +21,13 @@ void ConvertNumbers(const std::byte* from, int64_t count, double* to) {
   for (int64_t i = 0; i < count; ++i) to[i] = static_cast<double>(Load<T>(from, i));
 }
 
-void ConvertBf16(const std::byte* from, int64_t count, double* to) {
-  for (int64_t i = 0; i < count; ++i) to[i] = static_cast<double>(FloatFromBf16(Load<uint16_t>(from, i)));
-}
-
-void ConvertF16(const std::byte* from, int64_t count, double* to) {
-  for (int64_t i = 0; i < count; ++i) to[i] = static_cast<double>(FloatFromF16(Load<uint16_t>(from, i)));
+template <typename Bits, float (*convert)(Bits)>
+void ConvertFloats(const std::byte* from, int64_t count, double* to) {
+  for (int64_t i = 0; i < count; ++i) to[i] = static_cast<double>(convert(Load<Bits>(from, i)));
 }
 
 void ConvertBool(const std::byte* from, int64_t count, double* to) {
   for (int64_t i = 0; i < count; ++i) to[i] = from[i] == std::byte{0} ? 0.0 : 1.0;
-}
-
-// All 256 values of an 8-bit float. E5M2 has infinities as IEEE has; E4M3 (the "fn" kind, which safetensors
-// means) uses the highest exponent for numbers, and only all ones for NaN.
-std::array<double, 256> Fp8Table(int exponent_bits, int mantissa_bits, bool has_infinity) {
-  std::array<double, 256> table;
-  const int bias = (1 << (exponent_bits - 1)) - 1;
-  const int max_exponent = (1 << exponent_bits) - 1, max_mantissa = (1 << mantissa_bits) - 1;
-  for (int code = 0; code < 256; ++code) {
-    const int exponent = code >> mantissa_bits & max_exponent, mantissa = code & max_mantissa;
-    double value = exponent == 0
-                       ? std::ldexp(mantissa, 1 - bias - mantissa_bits)
-                       : std::ldexp(mantissa + (1 << mantissa_bits), exponent - bias - mantissa_bits);
-    if (exponent == max_exponent && has_infinity) {
-      value = mantissa ? std::numeric_limits<double>::quiet_NaN() : std::numeric_limits<double>::infinity();
-    } else if (exponent == max_exponent && mantissa == max_mantissa) {
-      value = std::numeric_limits<double>::quiet_NaN();
-    }
-    table[static_cast<size_t>(code)] = code & 0x80 ? -value : value;
-  }
-  return table;
-}
-
-void ConvertE4M3(const std::byte* from, int64_t count, double* to) {
-  static const auto table = Fp8Table(4, 3, false);
-  for (int64_t i = 0; i < count; ++i) to[i] = table[std::to_integer<size_t>(from[i])];
-}
-
-void ConvertE5M2(const std::byte* from, int64_t count, double* to) {
-  static const auto table = Fp8Table(5, 2, true);
-  for (int64_t i = 0; i < count; ++i) to[i] = table[std::to_integer<size_t>(from[i])];
 }
 
 struct Type {
@@ -72,12 +36,12 @@ struct Type {
   void (*convert)(const std::byte* from, int64_t count, double* to);
 };
 constexpr Type kTypes[] = {
-    {"BF16", 2, ConvertBf16},
-    {"F16", 2, ConvertF16},
+    {"BF16", 2, ConvertFloats<uint16_t, FloatFromBf16>},
+    {"F16", 2, ConvertFloats<uint16_t, FloatFromF16>},
     {"F32", 4, ConvertNumbers<float>},
     {"F64", 8, ConvertNumbers<double>},
-    {"F8_E4M3", 1, ConvertE4M3},
-    {"F8_E5M2", 1, ConvertE5M2},
+    {"F8_E4M3", 1, ConvertFloats<uint8_t, FloatFromE4M3>},
+    {"F8_E5M2", 1, ConvertFloats<uint8_t, FloatFromE5M2>},
     {"I8", 1, ConvertNumbers<int8_t>},
     {"U8", 1, ConvertNumbers<uint8_t>},
     {"I16", 2, ConvertNumbers<int16_t>},
