@@ -18,27 +18,24 @@ inline bool IsFloat(DType dtype) {
 
 inline float FloatFromBf16(uint16_t bits) { return std::bit_cast<float>(static_cast<uint32_t>(bits) << 16); }
 
-// Without branches, so that the compiler vectorises loops of it, and without subnormal floats on the way,
-// which a processor may be told to take for zero.
+// Choices are made between constants only, so that the compiler vectorises loops of these. A subnormal
+// number, which has no hidden 1 above its mantissa, is read as if it had one, and the 1 is subtracted again.
 inline float FloatFromF16(uint16_t bits) {
   const uint32_t magnitude = bits & 0x7fff;
-  const uint32_t normal = (magnitude << 13) + (112 << 23);  // from the exponent's bias 15 to 127
-  const uint32_t infinite = normal + (112 << 23);           // or NaN: from exponent 31 to 255
-  const auto subnormal =
-      std::bit_cast<uint32_t>(static_cast<float>(static_cast<int32_t>(magnitude)) * 0x1p-24f);
-  const uint32_t result = magnitude < 0x0400 ? subnormal : magnitude < 0x7c00 ? normal : infinite;
-  return std::bit_cast<float>(static_cast<uint32_t>(bits & 0x8000) << 16 | result);
+  const uint32_t bias = magnitude < 0x0400 ? 113 : magnitude < 0x7c00 ? 112 : 224;  // 224: infinity and NaN
+  const float hidden = magnitude < 0x0400 ? 0x1p-14f : 0.0f;
+  const float value = std::bit_cast<float>((magnitude << 13) + (bias << 23)) - hidden;
+  return std::bit_cast<float>(static_cast<uint32_t>(bits & 0x8000) << 16 | std::bit_cast<uint32_t>(value));
 }
 
 // The kind that torch calls "fn", as OCP specifies it: no infinities, and of the highest exponent only all
 // ones is NaN.
 inline float FloatFromE4M3(uint8_t bits) {
   const uint32_t magnitude = bits & 0x7f;
-  const uint32_t normal = (magnitude << 20) + (120 << 23);  // from the exponent's bias 7 to 127
-  const auto subnormal =
-      std::bit_cast<uint32_t>(static_cast<float>(static_cast<int32_t>(magnitude)) * 0x1p-9f);
-  const uint32_t result = magnitude < 8 ? subnormal : magnitude < 0x7f ? normal : 0x7fc00000;
-  return std::bit_cast<float>(static_cast<uint32_t>(bits & 0x80) << 24 | result);
+  const uint32_t bias = magnitude < 8 ? 121 : magnitude < 0x7f ? 120 : 240;
+  const float hidden = magnitude < 8 ? 0x1p-6f : 0.0f;
+  const float value = std::bit_cast<float>((magnitude << 20) + (bias << 23)) - hidden;
+  return std::bit_cast<float>(static_cast<uint32_t>(bits & 0x80) << 24 | std::bit_cast<uint32_t>(value));
 }
 inline float FloatFromE5M2(uint8_t bits) { return FloatFromF16(static_cast<uint16_t>(bits << 8)); }
 
