@@ -37,4 +37,7 @@ class WeightFile {
   std::map<std::string, std::string> metadata_;
 };
 
+// A GGUF file if it starts as one, whatever its name, else safetensors. Throws Error kBadInput.
+std::unique_ptr<WeightFile> OpenWeightFile(const std::filesystem::path& path);
+
 }  // namespace qwen_image
