@@ -1,6 +1,7 @@
 #include "files/gguf.h"
 
 #include <algorithm>
+#include <bit>
 #include <limits>
 #include <tuple>
 #include <utility>
@@ -229,21 +230,23 @@ uint64_t GgufFile::ReadMetadata(uint64_t count, GgufCursor& cursor) {
 
 void GgufFile::RestoreShape(const std::string& name, StoredTensor& tensor) const {
   const std::string key = std::string(kShapeKeyPrefix) + name;
-  const auto array = arrays_.find(key);
-  if (array == arrays_.end()) return;
-  // Before the array is read, which may be as large as the file.
-  const uint64_t dimensions = array->second.count;
-  Shape shape = dimensions <= kMaxRestoredDimensions ? *IntArray(key) : Shape();
+  const GgufArray* array = FindArray(key, IsInteger, "integers");
+  if (!array) return;
+  // Before it is read: it may be as large as the file.
+  if (array->count > kMaxRestoredDimensions) {
+    Fail(ErrorKind::kBadInput, "{}: metadata {} has {} dimensions, at most {} are expected", path().string(),
+         Quoted(key), array->count, kMaxRestoredDimensions);
+  }
+  Shape shape = *IntArray(key);
   int64_t elements = 1;
-  bool fits = dimensions <= kMaxRestoredDimensions;
+  bool fits = true;
   for (const int64_t dimension : shape) {
     fits = fits && dimension > 0 && !__builtin_mul_overflow(elements, dimension, &elements);
   }
   if (!fits || elements != ElementCount(tensor.shape)) {
-    Fail(ErrorKind::kBadInput, "{}: metadata {} says {}, which does not have the elements of the tensor's {}",
-         path().string(), Quoted(key),
-         dimensions <= kMaxRestoredDimensions ? ToString(shape) : fmt::format("{} dimensions", dimensions),
-         ToString(tensor.shape));
+    Fail(ErrorKind::kBadInput,
+         "{}: metadata {} is {}, which does not hold as many elements as the tensor's {}", path().string(),
+         Quoted(key), ToString(shape), ToString(tensor.shape));
   }
   tensor.shape = std::move(shape);
 }
