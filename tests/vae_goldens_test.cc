@@ -35,7 +35,7 @@ class VaeGoldens : public testing::Test {
     EXPECT_TRUE(c.passed) << c.error->max_abs;
   }
 
-  Vae vae_{kGoldens / "models/micro/vae"};
+  Vae vae_{WeightStore(kGoldens / "models/micro/vae", Component::kVae)};
   ThreadPool pool_{2};
   CancelFlag never_;
   Compute compute_{pool_, never_};

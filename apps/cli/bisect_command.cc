@@ -7,6 +7,7 @@
 #include "debug_run.h"
 #include "files/text.h"
 #include "generate_jobs.h"
+#include "model_options.h"
 #include "parity/bisect.h"
 #include "parity/repro.h"
 #include "pipeline/pipeline_impl.h"
@@ -132,7 +133,7 @@ int RunBisect(BisectOptions options, const DebugOptions& debug, const CancelFlag
   GenerateOptions& generate = options.generate;
   FillFromReference(reference, generate);
   const GenerateRequest request = MakeRequest(generate);
-  const Pipeline pipeline(FindModel(generate.model),
+  const Pipeline pipeline(FindModel(generate.files),
                           {.threads = generate.threads, .check_memory = !generate.ignore_memory});
   pipeline.Check(request);
 
@@ -153,10 +154,10 @@ int RunBisect(BisectOptions options, const DebugOptions& debug, const CancelFlag
         options.repro.empty() ? run.parent_path() / (run.filename().string() + "-repro") : options.repro;
     const std::string artifacts = repro.has_parent_path() ? repro.parent_path().string() : ".";
     const std::string command = fmt::format(
-        "qwen-image --artifacts {} --debug={} --only {} --checkpoints '{}' --substitute '*' generate --model "
+        "qwen-image --artifacts {} --debug={} --only {} --checkpoints '{}' --substitute '*' generate "
         "{}",
         artifacts, repro.filename().string(), result.component, ReproOperation(result),
-        FindModel(generate.model).string());
+        ModelArguments(FindModel(generate.files)));
     WriteRepro(repro, reference, result, WeightsOf(pipeline, result.component, ReproOperation(result)),
                command);
     json["repro"] = {{"folder", repro.string()}, {"command", command}};

@@ -1,6 +1,7 @@
 #include "checkpoint_list.h"
 
 #include "core/checkpoint.h"
+#include "model_options.h"
 #include "parity/level.h"
 #include "print.h"
 
@@ -39,7 +40,7 @@ class NamePrinter : public CheckpointSink {
 
 int ListCheckpoints(const GenerateOptions& options, const DebugOptions& debug, const CancelFlag& cancel) {
   // The names depend on the model, the steps and guidance only: the smallest picture passes them all.
-  const Pipeline pipeline(FindModel(options.model), {.threads = options.threads});
+  const Pipeline pipeline(FindModel(options.files), {.threads = options.threads});
   GenerateRequest request;
   request.width = request.height = 32;
   request.steps = options.steps.value_or(1);

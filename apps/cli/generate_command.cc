@@ -9,6 +9,7 @@
 #include "debug_run.h"
 #include "files/png.h"
 #include "generate_jobs.h"
+#include "model_options.h"
 #include "picture_record.h"
 #include "print.h"
 #include "progress.h"
@@ -103,7 +104,7 @@ int RunGenerate(GenerateOptions options, const DebugOptions& debug_options, cons
     Fail(ErrorKind::kUsage, "--json and the picture cannot both go to stdout");
 
   // 2. Load the model and check all requests before the first is drawn.
-  const std::filesystem::path model = FindModel(options.model);
+  const ModelFiles model = FindModel(options.files);
   const auto load_start = std::chrono::steady_clock::now();
   const Pipeline pipeline(model, {.threads = options.threads, .check_memory = !options.ignore_memory});
   const double load_seconds =

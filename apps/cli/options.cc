@@ -2,11 +2,11 @@
 
 #include <CLI/CLI.hpp>
 #include <charconv>
-#include <cstdlib>
 #include <random>
 
 #include "core/fail.h"
 #include "files/text.h"
+#include "model_options.h"
 
 namespace qwen_image {
 namespace {
@@ -43,12 +43,12 @@ void AddGenerateOptions(CLI::App& command, GenerateOptions& o) {
     o.has_prompt = true;
   });
   command.add_option("-o,--output", o.output, "The picture to write (default: picture-DATE-TIME.png)");
-  command.add_option("-m,--model", o.model,
-                     "Model folder in diffusers' layout (default: $QWEN_IMAGE_MODEL, or the embedded model)");
   command.add_option("--prompts", o.prompts_file,
                      "Draw one picture for each line of this file, loading the model once");
   command.add_option("--from", o.from,
                      "Draw a picture again from the settings in its metadata; other options override them");
+
+  AddModelOptions(command, o.files);
 
   const auto picture = "Picture";
   command
@@ -91,6 +91,11 @@ void AddGenerateOptions(CLI::App& command, GenerateOptions& o) {
       ->group(prompt_group);
 
   const auto machine = "Machine";
+  command
+      .add_option("--precision", o.precision,
+                  "exact: weights of every format are turned into fp32 numbers and computed with as such")
+      ->check(CLI::IsMember({"exact"}))
+      ->group(machine);
   command.add_option("-t,--threads", o.threads, "Threads (default: all processors)")
       ->check(CLI::Range(1, 1024))
       ->group(machine);
@@ -115,6 +120,9 @@ void AddGenerateOptions(CLI::App& command, GenerateOptions& o) {
       "  qwen-image generate \"a red circle on a blue background\" -o circle.png\n"
       "  qwen-image generate \"two green stars on a white background\" --count 4 --seed 7 -o stars.png\n"
       "  qwen-image generate \"a cat\" --model ~/models/Qwen-Image --size 1328x1328 --steps 30\n"
+      "  qwen-image generate \"a cat\" --model ~/models/Qwen-Image --transformer qwen-image-Q4_K_M.gguf\n"
+      "  qwen-image generate \"a cat\" --model ~/models/Qwen-Image --lora "
+      "Qwen-Image-Lightning-4steps.safetensors\n"
       "  qwen-image generate --prompts prompts.txt -o batch.png\n"
       "  qwen-image generate --from circle.png --steps 8 -o again.png");
 }
@@ -170,26 +178,6 @@ uint64_t ParseSeed(const std::string& text) {
     Fail(ErrorKind::kUsage, "{} is not a seed; give a whole number from 0 to 2^64 - 1, or random",
          Quoted(text));
   return *seed;
-}
-
-std::filesystem::path FindModel(const std::filesystem::path& asked) {
-  if (!asked.empty()) return asked;
-  if (const char* variable = std::getenv("QWEN_IMAGE_MODEL"); variable && *variable) return variable;
-  std::error_code error;
-  const std::filesystem::path program = std::filesystem::read_symlink("/proc/self/exe", error).parent_path();
-  for (const std::filesystem::path& candidate :
-       {program / "../../models/tiny", program / "../share/qwen-image/models/tiny",
-        std::filesystem::path("models/tiny")}) {
-    if (std::filesystem::exists(candidate / "model_index.json", error)) return candidate.lexically_normal();
-  }
-  Fail(ErrorKind::kBadInput,
-       "the embedded model was not found beside the program; say which one to use with --model FOLDER");
-}
-
-std::string ModelName(const std::filesystem::path& model) {
-  std::error_code error;
-  const std::filesystem::path full = std::filesystem::absolute(model, error).lexically_normal();
-  return (full.has_filename() ? full : full.parent_path()).filename().string();  // also for "models/tiny/"
 }
 
 }  // namespace qwen_image

@@ -33,7 +33,7 @@ struct GenerateOptions {
   std::string prompt;
   std::filesystem::path prompts_file;
   std::filesystem::path from;
-  std::filesystem::path model;
+  ModelFiles files;  // what was named; see FindModel
   std::filesystem::path output;
   std::optional<std::string> negative_prompt;
   std::string size;
@@ -45,6 +45,7 @@ struct GenerateOptions {
   std::optional<int64_t> max_sequence_length;
   int64_t count = 1;
   int threads = 0;
+  std::string precision = "exact";
   std::string vae_tiling;  // "auto", "on", "off"; empty: not said
   bool reference_special_tokens = false;
   bool ignore_memory = false;
@@ -67,12 +68,5 @@ void RefuseEmptyValues(CLI::App& command, const std::set<std::string>& may_be_em
 std::pair<int64_t, int64_t> ParseSize(const std::string& text);
 // "42", or "random". Throws Error kUsage.
 uint64_t ParseSeed(const std::string& text);
-
-// --model, or $QWEN_IMAGE_MODEL, or the embedded model beside the program. Throws Error kBadInput if there is
-// none.
-std::filesystem::path FindModel(const std::filesystem::path& asked);
-
-// What a model is called in records: the name of its folder, without the way there.
-std::string ModelName(const std::filesystem::path& model);
 
 }  // namespace qwen_image

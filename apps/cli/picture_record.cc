@@ -3,6 +3,7 @@
 #include "core/fail.h"
 #include "files/png.h"
 #include "files/text.h"
+#include "model_options.h"
 #include "weights/config_reader.h"
 
 namespace qwen_image {
@@ -63,7 +64,8 @@ void FillFromPicture(const std::filesystem::path& picture, GenerateOptions& o) {
   const std::string where = picture.string() + ": settings";
   const Json json = ParseJson(found->second, where);
   const ConfigReader record(json, where);
-  if (o.model.empty() && record.Has("model") && record.String("model", "") != ModelName(FindModel({}))) {
+  if (record.Has("model") && record.String("model", "") != ModelName(FindModel(o.files)) &&
+      o.files.model.empty() && o.files.transformer.empty()) {
     Fail(ErrorKind::kUsage, "{}: the picture was drawn with the model {}; say where it is with --model",
          picture.string(), Quoted(record.String("model", "")));
   }

@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "qwen_image/error.h"
+#include "qwen_image/model_files.h"
 
 namespace qwen_image {
 
@@ -89,7 +90,7 @@ struct PipelineOptions {
 
 class Pipeline {
  public:
-  explicit Pipeline(const std::filesystem::path& model_folder, const PipelineOptions& options = {});
+  explicit Pipeline(const ModelFiles& model, const PipelineOptions& options = {});
   ~Pipeline();
   Pipeline(Pipeline&&) noexcept;
 

@@ -143,8 +143,8 @@ HWY_INLINE void PrefetchToL2(const void* p) {
 }
 
 template <class Load>
-void PackPanelOf(const uint8_t* const* rows /*[kTileCols]*/, DType dtype, int64_t depth, int64_t next,
-                 float* HWY_RESTRICT panel) {
+void PackPanelOf(const uint8_t* const* rows /*[kTileCols]*/, DType dtype, int64_t depth,
+                 [[maybe_unused]] int64_t next, float* HWY_RESTRICT panel) {
   constexpr int64_t kSize = sizeof(typename Load::Raw);
   int64_t k = 0;
 #if HWY_TARGET != HWY_SCALAR
@@ -226,9 +226,10 @@ class GemmRun {
  public:
   GemmRun(const GemmTask& task, const WeightMatrix& w, const float* bias, const PackRows& pack_rows, float* y)
       : task_(task), w_(w), pack_rows_(pack_rows), y_(y) {
-    a_ = ThreadScratch((kRowBlock + kStripCols) * kDepthBlock + kStripCols);
+    a_ = ThreadScratch((kRowBlock + kStripCols + kTileCols) * kDepthBlock + kStripCols);
     b_ = a_ + kRowBlock * kDepthBlock;
-    bias_ = b_ + kStripCols * kDepthBlock;
+    decoded_ = b_ + kStripCols * kDepthBlock;
+    bias_ = decoded_ + kTileCols * kDepthBlock;
     for (int64_t c = task.col_begin; c < task.col_end; ++c) bias_[c - task.col_begin] = bias ? bias[c] : 0.0f;
   }
 
@@ -277,6 +278,10 @@ class GemmRun {
   }
 
   void PackWeights(int64_t col, int64_t cols, int64_t k, int64_t depth, int64_t next, float* panel) {
+    if (w_.coding) {
+      for (int64_t i = 0; i < cols; ++i) DecodeRow(w_, col + i, k, depth, decoded_ + i * kDepthBlock);
+      return PackPanel(decoded_, DType::kF32, kDepthBlock, cols, depth, 0, panel);
+    }
     const int64_t size = static_cast<int64_t>(SizeOf(w_.dtype));
     const auto* data = static_cast<const uint8_t*>(w_.data) + (col * w_.cols + k) * size;
     PackPanel(data, w_.dtype, w_.cols, cols, depth, next * size, panel);
@@ -286,9 +291,10 @@ class GemmRun {
   const WeightMatrix& w_;
   const PackRows& pack_rows_;
   float* const y_;
-  float* a_;     // [depth blocks][rows][kDepthBlock]
-  float* b_;     // panels
-  float* bias_;  // [task's columns], zeros if there is none
+  float* a_;        // [depth blocks][rows][kDepthBlock]
+  float* b_;        // panels
+  float* decoded_;  // [kTileCols][kDepthBlock]: rows of encoded weights, before they become a panel
+  float* bias_;     // [task's columns], zeros if there is none
 };
 
 }  // namespace HWY_NAMESPACE

@@ -8,18 +8,10 @@
 #include <cstdint>
 #include <string>
 
-#include "core/dtype.h"
 #include "core/threads.h"
+#include "kernels/weight_matrix.h"
 
 namespace qwen_image {
-
-// A weight matrix where it lies, usually in a memory-mapped file (so `data` may be unaligned). Not owned.
-struct WeightMatrix {
-  const void* data = nullptr;  // [rows, cols], row-major
-  DType dtype = DType::kF32;   // F32, F16 or BF16
-  int64_t rows = 0;            // outputs
-  int64_t cols = 0;            // inputs
-};
 
 // y = x · wᵀ + bias, in fp32 arithmetic. A row's result does not depend on the rows it is multiplied with.
 void MatMul(const float* x /*[rows, w.cols]*/, int64_t rows, const WeightMatrix& w,

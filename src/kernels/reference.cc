@@ -22,9 +22,7 @@ double SiluOf(double x) { return x < -700 ? x * 0.0 : x / (1 + std::exp(-x)); }
 void MatMul(const float* x, int64_t rows, const WeightMatrix& w, const float* bias, float* y) {
   std::vector<float> weights(static_cast<size_t>(w.cols));
   for (int64_t n = 0; n < w.rows; ++n) {
-    const auto* row =
-        static_cast<const uint8_t*>(w.data) + n * w.cols * static_cast<int64_t>(SizeOf(w.dtype));
-    ConvertToFloat(row, w.dtype, w.cols, weights.data());
+    DecodeRow(w, n, 0, w.cols, weights.data());
     for (int64_t m = 0; m < rows; ++m) {
       y[m * w.rows + n] =
           static_cast<float>(Dot(x + m * w.cols, weights.data(), w.cols) + (bias ? bias[n] : 0.0f));

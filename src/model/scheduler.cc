@@ -37,6 +37,15 @@ void StretchToTerminal(std::vector<float>& sigmas, double terminal) {
 
 }  // namespace
 
+SchedulerConfig OfficialScheduler() {
+  return {.use_dynamic_shifting = true,
+          .base_shift = 0.5,
+          .max_shift = 0.9,
+          .base_image_seq_len = 256,
+          .max_image_seq_len = 8192,
+          .shift_terminal = 0.02};
+}
+
 SchedulerConfig ReadSchedulerConfig(const std::filesystem::path& folder) {
   const std::filesystem::path path = folder / "scheduler_config.json";
   const Json json = ReadJsonFile(path);

@@ -23,6 +23,8 @@ struct SchedulerConfig {
 };
 
 SchedulerConfig ReadSchedulerConfig(const std::filesystem::path& folder);
+// Of Qwen-Image as published, for models whose files bring none.
+SchedulerConfig OfficialScheduler();
 
 struct Schedule {
   std::vector<float> sigmas;     // [steps + 1], from 1 down to 0

@@ -4,66 +4,10 @@
 #include <cstddef>
 
 #include "core/fail.h"
-#include "weights/config_reader.h"
 
 namespace qwen_image {
-namespace {
-
-// Only plain rotary embeddings: with text alone the three axes of M-RoPE carry the same position, so that
-// mrope_section, which splits the frequencies between the axes, changes nothing.
-double ReadRopeTheta(const ConfigReader& config) {
-  const char* key = config.Has("rope_parameters") ? "rope_parameters" : "rope_scaling";
-  if (!config.Has(key)) return config.Number("rope_theta", 1e6);
-  const ConfigReader rope = config.Object(key);
-  const std::string type = rope.String("rope_type", rope.String("type", "default"));
-  if (type != "default" && type != "mrope") {
-    Fail(ErrorKind::kBadInput, "{}: rope type \"{}\" is not supported (expected default or mrope)",
-         config.where(), type);
-  }
-  return rope.Number("rope_theta", config.Number("rope_theta", 1e6));
-}
-
-}  // namespace
-
-TextEncoderConfig ReadTextEncoderConfig(const std::filesystem::path& folder) {
-  const std::filesystem::path path = folder / "config.json";
-  const Json json = ReadJsonFile(path);
-  const ConfigReader top(json, path.string());
-  const ConfigReader config = top.Has("text_config") ? top.Object("text_config") : top;
-
-  TextEncoderConfig c;
-  c.vocab_size = config.Int("vocab_size", 1, 1 << 24);
-  c.hidden_size = config.Int("hidden_size", 1, 1 << 20);
-  c.intermediate_size = config.Int("intermediate_size", 1, 1 << 20);
-  c.num_hidden_layers = config.Int("num_hidden_layers", 1, 4096);
-  c.num_attention_heads = config.Int("num_attention_heads", 1, 4096);
-  c.num_key_value_heads = config.Int("num_key_value_heads", 1, 4096, c.num_attention_heads);
-  c.rms_norm_eps = config.Number("rms_norm_eps", 1e-6);
-  c.rope_theta = ReadRopeTheta(config);
-  if (c.hidden_size % c.num_attention_heads != 0 || c.head_dim() % 2 != 0 ||
-      c.num_attention_heads % c.num_key_value_heads != 0) {
-    Fail(ErrorKind::kBadInput,
-         "{}: hidden_size {} does not split into {} heads of even width with {} key/value heads",
-         config.where(), c.hidden_size, c.num_attention_heads, c.num_key_value_heads);
-  }
-  if (const std::string act = config.String("hidden_act", "silu"); act != "silu") {
-    Fail(ErrorKind::kBadInput, "{}: hidden_act \"{}\" is not supported (expected silu)", config.where(), act);
-  }
-  if (config.Bool("use_sliding_window", false)) {
-    Fail(ErrorKind::kBadInput, "{}: sliding-window attention is not supported", config.where());
-  }
-  return c;
-}
-
-TextEncoder::TextEncoder(const std::filesystem::path& folder)
-    : config_(ReadTextEncoderConfig(folder)), store_(WeightStore::OpenFolder(folder)) {
-  // Older folders keep the language model's keys at `model.`, newer ones at `model.language_model.`.
-  if (!store_.tensors().contains("model.language_model.embed_tokens.weight")) {
-    store_.RenameKeys({{"model.layers.", "model.language_model.layers."},
-                       {"model.embed_tokens.", "model.language_model.embed_tokens."},
-                       {"model.norm.", "model.language_model.norm."},
-                       {"visual.", "model.visual."}});
-  }
+TextEncoder::TextEncoder(WeightStore store)
+    : config_(ReadTextEncoderConfig(store)), store_(std::move(store)) {
   Bind();
 }
 
@@ -113,18 +57,15 @@ TextEncoder::Rope TextEncoder::MakeRope(int64_t tokens) const {
 Tensor TextEncoder::EmbedTokens(const std::vector<int64_t>& input_ids) const {
   const int64_t hidden = config_.hidden_size;
   Tensor x({1, static_cast<int64_t>(input_ids.size()), hidden});
-  const auto* table = static_cast<const std::byte*>(embed_tokens_.data);
-  const size_t row_bytes = static_cast<size_t>(hidden) * SizeOf(embed_tokens_.dtype);
   for (size_t t = 0; t < input_ids.size(); ++t) {
     const int64_t id = input_ids[t];
     if (id < 0 || id >= config_.vocab_size) {
       Fail(ErrorKind::kBadInput,
            "{}: the tokenizer gave token {}, but the text encoder knows only {} tokens; tokenizer and "
            "text encoder do not belong together",
-           store_.folder().string(), id, config_.vocab_size);
+           store_.path().string(), id, config_.vocab_size);
     }
-    ConvertToFloat(table + static_cast<size_t>(id) * row_bytes, embed_tokens_.dtype, hidden,
-                   x.row(static_cast<int64_t>(t)));
+    DecodeRow(embed_tokens_, id, 0, hidden, x.row(static_cast<int64_t>(t)));
   }
   return x;
 }

@@ -3,7 +3,6 @@
 #pragma once
 
 #include <cstdint>
-#include <filesystem>
 #include <vector>
 
 #include "core/checkpoint.h"
@@ -26,12 +25,13 @@ struct TextEncoderConfig {
   int64_t head_dim() const { return hidden_size / num_attention_heads; }
 };
 
-// Reads config.json in both of its shapes: flat, or with a nested text_config.
-TextEncoderConfig ReadTextEncoderConfig(const std::filesystem::path& folder);
+// From config.json in both of its shapes, flat or with a nested text_config; without one, from GGUF's
+// metadata and the shapes of the tensors. Throws Error kBadInput.
+TextEncoderConfig ReadTextEncoderConfig(const WeightStore& store);
 
 class TextEncoder {
  public:
-  explicit TextEncoder(const std::filesystem::path& folder);
+  explicit TextEncoder(WeightStore store);
 
   const TextEncoderConfig& config() const { return config_; }
   const WeightStore& store() const { return store_; }

@@ -90,8 +90,8 @@ const Transformer::StreamNames Transformer::StreamNames::kTxt = {
     .stream = ":txt",
 };
 
-Transformer::Transformer(const std::filesystem::path& folder)
-    : config_(ReadTransformerConfig(folder)), store_(WeightStore::OpenFolder(folder)) {
+Transformer::Transformer(WeightStore store)
+    : config_(ReadTransformerConfig(store)), store_(std::move(store)) {
   Bind();
 }
 

@@ -4,7 +4,6 @@
 
 #include <array>
 #include <cstdint>
-#include <filesystem>
 #include <string>
 #include <vector>
 
@@ -24,11 +23,13 @@ struct TransformerConfig {
   int64_t patch_size = 2;
   int64_t joint_attention_dim = 3584;
   std::array<int64_t, 3> axes_dims_rope = {16, 56, 56};  // frame, height, width
+  bool zero_cond_t = false;  // reference pictures are modulated for t = 0 (Edit-2511)
 
   int64_t inner_dim() const { return num_attention_heads * attention_head_dim; }
 };
 
-TransformerConfig ReadTransformerConfig(const std::filesystem::path& folder);
+// From config.json; without one, from the shapes of the tensors. Throws Error kBadInput.
+TransformerConfig ReadTransformerConfig(const WeightStore& store);
 
 // The picture's size in tokens (a token is a patch of 2 × 2 latents, 16 × 16 pixels).
 struct TokenGrid {
@@ -38,7 +39,7 @@ struct TokenGrid {
 
 class Transformer {
  public:
-  explicit Transformer(const std::filesystem::path& folder);
+  explicit Transformer(WeightStore store);
 
   const TransformerConfig& config() const { return config_; }
   const WeightStore& store() const { return store_; }

@@ -3,13 +3,41 @@
 #include "core/fail.h"
 #include "model/transformer.h"
 #include "weights/config_reader.h"
+#include "weights/foreign_names.h"
 
 namespace qwen_image {
 
-TransformerConfig ReadTransformerConfig(const std::filesystem::path& folder) {
-  const std::filesystem::path path = folder / "config.json";
-  const Json json = ReadJsonFile(path);
-  const ConfigReader config(json, path.string());
+namespace {
+
+// Single files bring no config: all but the axes of RoPE stands in the shapes of vectors.
+TransformerConfig ConfigOfTensors(const WeightStore& store) {
+  TransformerConfig c;
+  const std::string block = "transformer_blocks.0.";
+  const int64_t inner_dim = store.Rows("img_in.bias");
+  c.num_layers = store.CountModules("transformer_blocks.");
+  c.joint_attention_dim = store.Rows("txt_norm.weight");
+  c.in_channels = store.Rows("proj_out.bias");
+  c.out_channels = c.in_channels / (c.patch_size * c.patch_size);
+  const int64_t head_dim = store.Rows(block + "attn.norm_q.weight");
+  if (head_dim != c.attention_head_dim || inner_dim % head_dim != 0) {
+    Fail(ErrorKind::kBadInput,
+         "{}: no config.json beside the transformer, and its heads are {} wide (all of them: {}). Those of "
+         "Qwen-Image are {} wide; for other models config.json must tell how RoPE divides them",
+         store.path().string(), head_dim, inner_dim, c.attention_head_dim);
+  }
+  c.num_attention_heads = inner_dim / head_dim;
+  return c;
+}
+
+}  // namespace
+
+TransformerConfig ReadTransformerConfig(const WeightStore& store) {
+  if (store.config().is_null()) {
+    TransformerConfig c = ConfigOfTensors(store);
+    c.zero_cond_t = store.HasMarker(kZeroCondMarker);
+    return c;
+  }
+  const ConfigReader config(store.config(), store.config_path());
 
   TransformerConfig c;
   c.num_layers = config.Int("num_layers", 1, 4096, c.num_layers);
@@ -46,6 +74,7 @@ TransformerConfig ReadTransformerConfig(const std::filesystem::path& folder) {
     Fail(ErrorKind::kBadInput, "{}: this is a Qwen-Image-Layered transformer, which is not supported yet",
          config.where());
   }
+  c.zero_cond_t = config.Bool("zero_cond_t", false) || store.HasMarker(kZeroCondMarker);
   return c;
 }
 

@@ -6,7 +6,6 @@
 #pragma once
 
 #include <cstdint>
-#include <filesystem>
 #include <optional>
 #include <string>
 #include <variant>
@@ -31,7 +30,9 @@ struct VaeConfig {
   int64_t scale_factor() const { return int64_t{1} << (dim_mult.size() - 1); }  // pixels per latent
 };
 
-VaeConfig ReadVaeConfig(const std::filesystem::path& folder);
+// From config.json; without one, from the shapes of the tensors and the published VAE's constants. Throws
+// Error kBadInput.
+VaeConfig ReadVaeConfig(const WeightStore& store);
 
 // Tiles overlap by min_size − stride pixels and are blended there.
 struct VaeTiling {
@@ -41,7 +42,7 @@ struct VaeTiling {
 
 class Vae {
  public:
-  explicit Vae(const std::filesystem::path& folder);
+  explicit Vae(WeightStore store);
 
   const VaeConfig& config() const { return config_; }
   const WeightStore& store() const { return store_; }

@@ -7,10 +7,30 @@
 
 namespace qwen_image {
 
-VaeConfig ReadVaeConfig(const std::filesystem::path& folder) {
-  const std::filesystem::path path = folder / "config.json";
-  const Json json = ReadJsonFile(path);
-  const ConfigReader config(json, path.string());
+namespace {
+
+// The published VAE, whose single files bring no config.
+VaeConfig ConfigOfTensors(const WeightStore& store) {
+  VaeConfig c;
+  c.base_dim = store.Rows("encoder.conv_in.bias");
+  c.z_dim = store.Rows("post_quant_conv.bias");
+  c.latents_mean = {-0.7571, -0.7089, -0.9113, 0.1075,  -0.1745, 0.9653,  -0.1517, 1.5508,
+                    0.4134,  -0.0715, 0.5517,  -0.3632, -0.1922, -0.9497, 0.2503,  -0.2921};
+  c.latents_std = {2.8184, 1.4541, 2.3275, 2.6558, 1.2196, 1.7708, 2.6052, 2.0743,
+                   3.2687, 2.1526, 2.8652, 1.5579, 1.6382, 1.1253, 2.8251, 1.9160};
+  if (c.z_dim != static_cast<int64_t>(c.latents_mean.size())) {
+    Fail(ErrorKind::kBadInput,
+         "{}: no config.json beside the VAE, and its {} latent channels are not those of Qwen-Image ({})",
+         store.path().string(), c.z_dim, c.latents_mean.size());
+  }
+  return c;
+}
+
+}  // namespace
+
+VaeConfig ReadVaeConfig(const WeightStore& store) {
+  if (store.config().is_null()) return ConfigOfTensors(store);
+  const ConfigReader config(store.config(), store.config_path());
 
   VaeConfig c;
   c.base_dim = config.Int("base_dim", 1, 1 << 16, c.base_dim);
@@ -46,7 +66,7 @@ VaeConfig ReadVaeConfig(const std::filesystem::path& folder) {
 // Takes the VAE's weights out of the store; each method is the table of one module.
 class VaeBinder {
  public:
-  VaeBinder(const VaeConfig& config, const WeightStore& store) : config_(config), binder_(store) {}
+  VaeBinder(const VaeConfig& config, WeightStore& store) : config_(config), binder_(store) {}
 
   // A causal 3-D convolution: of its temporal slices only the last one sees the single frame.
   Vae::Conv CausalConv(const std::string& name, int64_t out, int64_t in, int64_t kernel) {
@@ -160,8 +180,7 @@ class VaeBinder {
   WeightBinder binder_;
 };
 
-Vae::Vae(const std::filesystem::path& folder)
-    : config_(ReadVaeConfig(folder)), store_(WeightStore::OpenFolder(folder)) {
+Vae::Vae(WeightStore store) : config_(ReadVaeConfig(store)), store_(std::move(store)) {
   VaeBinder binder(config_, store_);
   encoder_ = binder.Encoder();
   quant_conv_ = binder.CausalConv("quant_conv", 2 * config_.z_dim, 2 * config_.z_dim, 1);

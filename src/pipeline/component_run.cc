@@ -85,13 +85,6 @@ std::vector<uint8_t> RunVae(const Pipeline::Impl& model, const Run& run, const C
 
 }  // namespace
 
-Component ParseComponent(std::string_view name) {
-  if (name == "text_encoder") return Component::kTextEncoder;
-  if (name == "transformer") return Component::kTransformer;
-  if (name == "vae") return Component::kVae;
-  Fail(ErrorKind::kUsage, "unknown component {}", Quoted(name));
-}
-
 std::optional<std::vector<uint8_t>> RunComponent(const Pipeline& pipeline, Component component,
                                                  const GenerateRequest& request,
                                                  const ComponentInputs& inputs, const GenerateHooks& hooks) {

@@ -3,16 +3,13 @@
 
 #include <optional>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "core/tensor.h"
 #include "qwen_image/qwen_image.h"
+#include "weights/component.h"
 
 namespace qwen_image {
-
-enum class Component { kTextEncoder, kTransformer, kVae };
-Component ParseComponent(std::string_view name);  // "text_encoder", "transformer", "vae"; throws Error kUsage
 
 // The tensors of another run by checkpoint name; nothing where it has none.
 class ComponentInputs {

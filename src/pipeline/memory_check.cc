@@ -5,6 +5,7 @@
 
 #include "core/fail.h"
 #include "weights/memory.h"
+#include "weights/weight_files.h"
 
 namespace qwen_image {
 namespace {
@@ -16,13 +17,17 @@ std::string HumanBytes(int64_t bytes) {
   return amount < 1e9 ? fmt::format("{:.0f} MB", amount / 1e6) : fmt::format("{:.1f} GB", amount / 1e9);
 }
 
-int64_t WeightBytes(const std::filesystem::path& folder) {
+// Of a file or of all files with weights in a folder. What cannot be read gets its error where it is opened.
+int64_t WeightBytes(const std::filesystem::path& path) {
+  std::error_code error;
+  if (std::filesystem::is_regular_file(path, error)) {
+    return static_cast<int64_t>(std::filesystem::file_size(path, error));
+  }
   int64_t bytes = 0;
-  std::error_code error;  // a folder that cannot be read gets its error where it is opened
-  for (const auto& entry : std::filesystem::directory_iterator(folder, error)) {
-    if (entry.path().extension() == ".safetensors" && entry.is_regular_file(error)) {
-      bytes += static_cast<int64_t>(entry.file_size(error));
-    }
+  for (const auto& entry : std::filesystem::directory_iterator(path, error)) {
+    const bool weights =
+        entry.path().extension() == kWeightsEnding || entry.path().extension() == kGgufEnding;
+    if (weights && entry.is_regular_file(error)) bytes += static_cast<int64_t>(entry.file_size(error));
   }
   return bytes;
 }
@@ -57,16 +62,16 @@ bool UseTiling(const GenerateRequest& request, const Settings& settings) {
   return settings.width * settings.height > kUntiledPixels;
 }
 
-void CheckWeightsFit(const ModelFolder& folder) {
+void CheckWeightsFit(const ModelParts& parts) {
   const int64_t available = AvailableMemory();
   const int64_t largest =
-      std::max({WeightBytes(folder.text_encoder), WeightBytes(folder.transformer), WeightBytes(folder.vae)});
+      std::max({WeightBytes(parts.text_encoder), WeightBytes(parts.transformer), WeightBytes(parts.vae)});
   if (largest > available) {
     Fail(ErrorKind::kOutOfMemory,
          "{}: the largest part of the model needs {} of memory, but only {} are "
          "available; use a machine with more memory, or --ignore-memory to read from disk at every step "
          "(very slow)",
-         folder.root.string(), HumanBytes(largest), HumanBytes(available));
+         parts.root.string(), HumanBytes(largest), HumanBytes(available));
   }
 }
 

@@ -13,7 +13,7 @@ constexpr VaeTiling kLargePictureTiling = {.min_size = 1024, .stride = 768};
 bool UseTiling(const GenerateRequest& request, const Settings& settings);
 
 // The stages run one after the other and their pages can be dropped in between, so the largest one counts.
-void CheckWeightsFit(const ModelFolder& folder);  // throws Error kOutOfMemory
+void CheckWeightsFit(const ModelParts& parts);  // throws Error kOutOfMemory
 
 void CheckWorkspaceFits(const Pipeline::Impl& model, const GenerateRequest& request,
                         const Settings& settings);

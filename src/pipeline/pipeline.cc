@@ -2,13 +2,14 @@
 #include "core/fail.h"
 #include "pipeline/memory_check.h"
 #include "pipeline/pipeline_impl.h"
+#include "weights/model_defaults.h"
 
 namespace qwen_image {
 namespace {
 
-Defaults MakeDefaults(const ModelFolder& folder, const SchedulerConfig& scheduler) {
+Defaults MakeDefaults(const ModelParts& parts, const SchedulerConfig& scheduler) {
   Defaults defaults = OfficialDefaults(scheduler);
-  const ModelDefaults own = ReadModelDefaults(folder.root);
+  const ModelDefaults own = ReadModelDefaults(parts.root);
   defaults.width = own.width.value_or(defaults.width);
   defaults.height = own.height.value_or(defaults.height);
   defaults.steps = own.steps.value_or(defaults.steps);
@@ -37,22 +38,22 @@ void CheckPartsFit(const Pipeline::Impl& model, const std::filesystem::path& roo
 
 }  // namespace
 
-Pipeline::Impl::Impl(const ModelFolder& folder, const PipelineOptions& options)
+Pipeline::Impl::Impl(const ModelParts& parts, const PipelineOptions& options)
     : check_memory(options.check_memory),
-      scheduler(ReadSchedulerConfig(folder.scheduler)),
-      tokenizer(folder.tokenizer),
-      text_encoder(folder.text_encoder),
-      transformer(folder.transformer),
-      vae(folder.vae),
-      defaults(MakeDefaults(folder, scheduler)),
+      scheduler(parts.scheduler.empty() ? OfficialScheduler() : ReadSchedulerConfig(parts.scheduler)),
+      tokenizer(parts.tokenizer),
+      text_encoder(WeightStore(parts.text_encoder, Component::kTextEncoder)),
+      transformer(WeightStore(parts.transformer, Component::kTransformer)),
+      vae(WeightStore(parts.vae, Component::kVae)),
+      defaults(MakeDefaults(parts, scheduler)),
       pool(options.threads > 0 ? options.threads : DefaultThreadCount()) {
-  CheckPartsFit(*this, folder.root);
+  CheckPartsFit(*this, parts.root);
 }
 
-Pipeline::Pipeline(const std::filesystem::path& model_folder, const PipelineOptions& options) {
-  const ModelFolder folder = OpenModelFolder(model_folder);
-  if (options.check_memory) CheckWeightsFit(folder);
-  impl_ = std::make_unique<Impl>(folder, options);
+Pipeline::Pipeline(const ModelFiles& model, const PipelineOptions& options) {
+  const ModelParts parts = FindModelParts(model);
+  if (options.check_memory) CheckWeightsFit(parts);
+  impl_ = std::make_unique<Impl>(parts, options);
 }
 
 Pipeline::~Pipeline() = default;

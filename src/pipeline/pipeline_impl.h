@@ -9,12 +9,12 @@
 #include "model/vae.h"
 #include "pipeline/settings.h"
 #include "qwen_image/qwen_image.h"
-#include "weights/model_folder.h"
+#include "weights/model_parts.h"
 
 namespace qwen_image {
 
 struct Pipeline::Impl {
-  Impl(const ModelFolder& folder, const PipelineOptions& options);
+  Impl(const ModelParts& parts, const PipelineOptions& options);
 
   bool check_memory;
   SchedulerConfig scheduler;

@@ -1,20 +1,16 @@
 #include "weights/mlx_quantized.h"
 
 #include <algorithm>
-#include <bit>
-#include <cstring>
 #include <limits>
 
 #include "core/fail.h"
+#include "files/safetensors.h"
 #include "files/text.h"
 
 namespace qwen_image {
 namespace {
 
-static_assert(std::endian::native == std::endian::little, "packed words are read as bytes");
-
 constexpr int64_t kWordBits = 32;
-constexpr int kUnit = 8;  // values that fill whole bytes whatever their bits
 
 DType FloatType(std::string_view name, const char* what, const StoredTensor& entry) {
   const auto dtype = ComputeDType(entry.dtype);
@@ -52,8 +48,13 @@ MlxQuantizedTensor::MlxQuantizedTensor(std::string_view name, const StoredTensor
       scales_(&scales),
       biases_(&biases),
       quantization_(quantization),
-      scales_dtype_(FloatType(name, "scales", scales)),
-      biases_dtype_(FloatType(name, "biases", biases)),
+      groups_{.bits = quantization.bits,
+              .group_size = quantization.group_size,
+              .packed = weight.bytes.data(),
+              .scales = scales.bytes.data(),
+              .biases = biases.bytes.data(),
+              .scales_dtype = FloatType(name, "scales", scales),
+              .biases_dtype = FloatType(name, "biases", biases)},
       shape_(weight.shape) {
   if (weight.dtype != "U32") {
     Fail(ErrorKind::kBadInput, "{} is {}; packed values are U32", Quoted(name), weight.dtype);
@@ -70,31 +71,6 @@ MlxQuantizedTensor::MlxQuantizedTensor(std::string_view name, const StoredTensor
   }
   shape_.back() = scales.shape.back() * quantization.group_size;
   group_count_ = ElementCount(scales.shape);
-  group_bytes_ = static_cast<size_t>(quantization.bits * quantization.group_size / 8);
-}
-
-void MlxQuantizedTensor::Unpack(int64_t group, uint8_t* to) const {
-  const std::byte* packed = weight_->bytes.data() + static_cast<size_t>(group) * group_bytes_;
-  const auto bits = static_cast<size_t>(quantization_.bits);
-  const uint64_t mask = (uint64_t{1} << bits) - 1;
-  for (int done = 0; done < quantization_.group_size; done += kUnit) {
-    uint64_t unit = 0;  // kUnit values are `bits` bytes
-    std::memcpy(&unit, packed, bits);
-    packed += bits;
-    for (size_t i = 0; i < kUnit; ++i) *to++ = static_cast<uint8_t>(unit >> (i * bits) & mask);
-  }
-}
-
-void MlxQuantizedTensor::Dequantize(int64_t first_group, int64_t groups, float* to) const {
-  std::array<uint8_t, kMlxGroupSizes.back()> q;
-  for (int64_t group = first_group; group < first_group + groups; ++group) {
-    Unpack(group, q.data());
-    const auto at = static_cast<size_t>(group);
-    float scale, bias;
-    ConvertToFloat(scales_->bytes.data() + at * SizeOf(scales_dtype_), scales_dtype_, 1, &scale);
-    ConvertToFloat(biases_->bytes.data() + at * SizeOf(biases_dtype_), biases_dtype_, 1, &bias);
-    for (int i = 0; i < quantization_.group_size; ++i) *to++ = scale * q[static_cast<size_t>(i)] + bias;
-  }
 }
 
 void MlxQuantizedTensor::ReleasePages(int64_t first_group, int64_t groups) const {
@@ -102,9 +78,9 @@ void MlxQuantizedTensor::ReleasePages(int64_t first_group, int64_t groups) const
     qwen_image::ReleasePages(entry.bytes.subspan(static_cast<size_t>(first_group) * group_bytes,
                                                  static_cast<size_t>(groups) * group_bytes));
   };
-  release(*weight_, group_bytes_);
-  release(*scales_, SizeOf(scales_dtype_));
-  release(*biases_, SizeOf(biases_dtype_));
+  release(*weight_, groups_.group_bytes());
+  release(*scales_, SizeOf(groups_.scales_dtype));
+  release(*biases_, SizeOf(groups_.biases_dtype));
 }
 
 std::optional<MlxQuantization> LikelyMlxQuantization(std::string_view name, const StoredTensor& weight,

@@ -1,7 +1,5 @@
-// Weights as MLX quantizes them (mode "affine"): groups of consecutive values of a row share a scale and a
-// bias, w = scale · q + bias, with q unsigned. The q are packed without gaps, lowest bits first, into
-// little-endian uint32 words, so that `weight` has the shape [..., in · bits / 32], and `scales` and `biases`
-// [..., in / group_size].
+// MLX's groups (see MlxGroups) in files: `weight` holds uint32 words and has the shape [..., in · bits / 32],
+// `scales` and `biases` have [..., in / group_size].
 #pragma once
 
 #include <array>
@@ -11,7 +9,8 @@
 #include <vector>
 
 #include "core/tensor.h"
-#include "files/safetensors.h"
+#include "files/weight_file.h"
+#include "kernels/weight_matrix.h"
 
 namespace qwen_image {
 
@@ -36,12 +35,13 @@ class MlxQuantizedTensor {
 
   const Shape& shape() const { return shape_; }  // of the values: [..., in]
   MlxQuantization quantization() const { return quantization_; }
-  int64_t group_count() const {
-    return group_count_;
-  }  // groups of a row are neighbours, then comes the next row
+  const MlxGroups& groups() const { return groups_; }
+  int64_t group_count() const { return group_count_; }
 
-  void Dequantize(int64_t first_group, int64_t groups, float* to /*[groups, group_size]*/) const;
-  void Unpack(int64_t group, uint8_t* to /*[group_size]*/) const;  // the q
+  void Dequantize(int64_t first_group, int64_t groups, float* to /*[groups, group_size]*/) const {
+    groups_.Dequantize(first_group, groups, to);
+  }
+  void Unpack(int64_t group, uint8_t* to /*[group_size]*/) const { groups_.Unpack(group, to); }  // the q
 
   // Tells the system that the pages of these groups are not needed for now (see MappedFile).
   void ReleasePages(int64_t first_group, int64_t groups) const;
@@ -51,10 +51,9 @@ class MlxQuantizedTensor {
   const StoredTensor* scales_;
   const StoredTensor* biases_;
   MlxQuantization quantization_;
-  DType scales_dtype_, biases_dtype_;
+  MlxGroups groups_;
   Shape shape_;
   int64_t group_count_ = 0;
-  size_t group_bytes_ = 0;  // of packed values
 };
 
 // Which of the quantizations that fit the shapes the packed values were made with. MLX puts one value of

@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "core/fail.h"
+#include "files/safetensors.h"
 #include "files/testing.h"
 
 namespace qwen_image {

@@ -14,42 +14,34 @@ constexpr size_t kMaxLines = 4000;
 
 }  // namespace
 
-const StoredTensor* WeightBinder::Take(const std::string& name, const Shape& shape) {
+const WeightTensor* WeightBinder::Take(const std::string& name, const Shape& shape) {
   if (!taken_.insert(name).second) Fail(ErrorKind::kInternal, "the tensor {} is taken twice", Quoted(name));
-  const auto found = store_.tensors().find(name);
-  if (found == store_.tensors().end()) {
+  const auto found = store_.tensors_.find(name);
+  if (found == store_.tensors_.end()) {
     missing_.emplace(name, shape);
     return nullptr;
   }
-  const StoredTensor* entry = found->second;
-  const bool fits = entry->shape == shape;
-  const bool computable = ComputeDType(entry->dtype).has_value();
-  if (!fits) {
-    misshapen_.push_back(fmt::format("{} has shape {}, expected {}", Printable(name), ToString(entry->shape),
-                                     ToString(shape)));
+  WeightTensor& tensor = found->second;
+  if (!tensor.problem().empty()) {
+    unreadable_.push_back(fmt::format("{} {}", Printable(name), tensor.problem()));
+    return nullptr;
   }
-  if (!computable) {
-    wrong_type_.push_back(
-        fmt::format("{} has type {}, which this version does not read yet", Printable(name), entry->dtype));
+  if (!tensor.FitTo(shape)) {
+    misshapen_.push_back(fmt::format("{} has shape {}, expected {}", Printable(name),
+                                     ToString(tensor.shape()), ToString(shape)));
+    return nullptr;
   }
-  return fits && computable ? entry : nullptr;
+  return &tensor;
 }
 
 WeightMatrix WeightBinder::Matrix(const std::string& name, const Shape& shape) {
-  const StoredTensor* entry = Take(name, shape);
-  if (!entry) return {};
-  const int64_t rows = shape.empty() ? 1 : shape[0];
-  const int64_t cols = shape.size() < 2 ? 1 : ElementCount(Shape(shape.begin() + 1, shape.end()));
-  return {.data = entry->bytes.data(), .dtype = *ComputeDType(entry->dtype), .rows = rows, .cols = cols};
+  const WeightTensor* tensor = Take(name, shape);
+  return tensor ? tensor->Matrix() : WeightMatrix();
 }
 
 std::vector<float> WeightBinder::Floats(const std::string& name, const Shape& shape) {
-  const StoredTensor* entry = Take(name, shape);
-  if (!entry || entry->bytes.empty()) return {};
-  std::vector<float> values(static_cast<size_t>(ElementCount(shape)));
-  ConvertToFloat(entry->bytes.data(), *ComputeDType(entry->dtype), static_cast<int64_t>(values.size()),
-                 values.data());
-  return values;
+  const WeightTensor* tensor = Take(name, shape);
+  return tensor ? tensor->Values() : std::vector<float>();
 }
 
 void WeightBinder::AllowUnused(std::string_view pattern) { unused_patterns_.emplace_back(pattern); }
@@ -91,12 +83,11 @@ std::string WeightBinder::PrefixHint(const std::vector<std::string>& unexpected)
 
 void WeightBinder::Finish() {
   const std::vector<std::string> unexpected = Unexpected();
-  if (missing_.empty() && misshapen_.empty() && wrong_type_.empty() && unexpected.empty()) return;
+  if (missing_.empty() && misshapen_.empty() && unreadable_.empty() && unexpected.empty()) return;
   std::string message = fmt::format(
-      "{}: the tensors are not those of this model: {} missing, {} of a wrong shape, {} of a wrong type, {} "
-      "not "
+      "{}: the tensors are not those of this model: {} missing, {} of a wrong shape, {} not readable, {} not "
       "expected{}",
-      store_.folder().string(), missing_.size(), misshapen_.size(), wrong_type_.size(), unexpected.size(),
+      store_.path().string(), missing_.size(), misshapen_.size(), unreadable_.size(), unexpected.size(),
       PrefixHint(unexpected));
   size_t lines = 0;
   const auto add = [&](const std::string& line) {
@@ -106,7 +97,7 @@ void WeightBinder::Finish() {
     add(fmt::format("{} is missing, expected with shape {}", Printable(name), ToString(shape)));
   }
   for (const std::string& line : misshapen_) add(line);
-  for (const std::string& line : wrong_type_) add(line);
+  for (const std::string& line : unreadable_) add(line);
   for (const std::string& name : unexpected) add(fmt::format("{} is not expected", Printable(name)));
   if (lines > kMaxLines) message += fmt::format("\n  … and {} more", lines - kMaxLines);
   throw Error(ErrorKind::kBadInput, message);

@@ -40,14 +40,13 @@ bool LooksLikeShard(const std::string& name) { return name.find("-of-") != name.
 
 void FailWithoutWeights(const fs::path& folder, const std::vector<std::string>& names) {
   std::vector<std::string> others;
-  for (const std::string_view ending : {".bin", ".pt", ".pth", ".ckpt", ".gguf"}) {
+  for (const std::string_view ending : {".bin", ".pt", ".pth", ".ckpt"}) {
     const std::vector<std::string> found = NamesEndingWith(names, ending);
     others.insert(others.end(), found.begin(), found.end());
   }
   for (std::string& name : others) name = Printable(name);
   if (!others.empty()) {
-    Fail(ErrorKind::kBadInput,
-         "{} holds weights as {} only; safetensors files are needed, other formats are not supported yet",
+    Fail(ErrorKind::kBadInput, "{} holds weights as {} only; safetensors or GGUF files are needed",
          folder.string(), JoinNames(others));
   }
   Fail(ErrorKind::kBadInput,

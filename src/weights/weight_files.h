@@ -10,6 +10,7 @@
 namespace qwen_image {
 
 constexpr std::string_view kWeightsEnding = ".safetensors";
+constexpr std::string_view kGgufEnding = ".gguf";
 constexpr std::string_view kShardIndexEnding = ".safetensors.index.json";
 constexpr size_t kMaxListedNames = 40;  // in a message
 

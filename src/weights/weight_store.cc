@@ -1,10 +1,12 @@
 #include "weights/weight_store.h"
 
 #include <algorithm>
-#include <iterator>
+#include <charconv>
 
 #include "core/fail.h"
 #include "files/text.h"
+#include "weights/foreign_names.h"
+#include "weights/recognize.h"
 #include "weights/weight_files.h"
 
 namespace qwen_image {
@@ -35,6 +37,7 @@ std::string ChooseFile(const fs::path& folder, const std::vector<std::string>& n
            folder.string(), candidates.size(), kShardIndexEnding);
     }
   }
+  if (candidates.empty()) candidates = NamesEndingWith(names, kGgufEnding);
   if (candidates.empty()) FailWithoutWeights(folder, names);
   if (candidates.size() > 1) {
     for (std::string& name : candidates) name = Printable(name);
@@ -44,35 +47,140 @@ std::string ChooseFile(const fs::path& folder, const std::vector<std::string>& n
   return candidates[0];
 }
 
+// Files of another model, or of another part of this one, would only fail with hundreds of missing tensors.
+void RefuseOthers(const fs::path& path, const WeightFile& file, Component component) {
+  const RecognizedFile found = Recognize(file);
+  const auto& components = found.components;
+  if (std::find(components.begin(), components.end(), component) != components.end()) return;
+  const bool unknown = components.empty() && !found.lora && found.what.starts_with("no part");
+  if (unknown) return;  // a damaged or incomplete file: the list of what is missing says more
+  Fail(ErrorKind::kBadInput, "{}: {} is expected here, but this is {}", path.string(),
+       fmt::format("the {}", NameOf(component)), found.what);
+}
+
+// Tensors that no model computes with: signs, scales of quantized activations, tables that mflux saves too.
+bool IsMarker(const std::string& name) {
+  return name == "scaled_fp8" || name == kZeroCondMarker || name.ends_with(".scale_input") ||
+         name.ends_with(".input_scale") || name.ends_with(".output_scale") || name.ends_with(".inv_freq");
+}
+
 }  // namespace
 
-WeightStore WeightStore::OpenFolder(const fs::path& folder) {
+WeightStore::WeightStore(const fs::path& path, Component component) : path_(path), component_(component) {
   std::error_code error;
-  if (!fs::is_directory(folder, error)) {
+  const bool is_folder = fs::is_directory(path, error);
+  if (!is_folder && !fs::exists(path, error)) {
     Fail(ErrorKind::kBadInput,
-         "{} is not there or is not a folder; the folder of a model's component is expected",
-         folder.string());
+         "there is no {}; a file with the weights of the {}, or their folder, is expected", path.string(),
+         NameOf(component));
   }
-  WeightStore store;
-  store.folder_ = folder;
-  const std::string name = ChooseFile(folder, ListFolder(folder));
-  if (name.ends_with(kShardIndexEnding)) {
-    store.OpenShards(folder / name);
+  if (!is_folder) {
+    AddFile(path);
+  } else if (const std::string name = ChooseFile(path, ListFolder(path)); name.ends_with(kShardIndexEnding)) {
+    OpenShards(path / name);
   } else {
-    store.AddFile(folder / name);
+    AddFile(path / name);
   }
-  return store;
+  ReadConfig(is_folder);
+  CollectTensors();
+  TurnChannelsLast();
+}
+
+const WeightTensor* WeightStore::Find(const std::string& name) const {
+  const auto found = tensors_.find(name);
+  return found == tensors_.end() ? nullptr : &found->second;
+}
+
+int64_t WeightStore::Rows(const std::string& name) const {
+  const WeightTensor* tensor = Find(name);
+  return tensor && !tensor->shape().empty() ? tensor->shape()[0] : 0;
+}
+
+int64_t WeightStore::CountModules(const std::string& prefix) const {
+  int64_t count = 0;
+  for (auto it = tensors_.lower_bound(prefix); it != tensors_.end() && it->first.starts_with(prefix); ++it) {
+    constexpr int64_t kMax = 4096;  // a hostile number beyond it leaves its tensors unexpected
+    int64_t index = -1;
+    const char* const begin = it->first.data() + prefix.size();
+    std::from_chars(begin, it->first.data() + it->first.size(), index);
+    if (index < kMax) count = std::max(count, index + 1);
+  }
+  return count;
+}
+
+bool WeightStore::HasMarker(std::string_view name) const {
+  return std::any_of(files_.begin(), files_.end(), [&](const auto& file) {
+    return std::any_of(file->tensors().begin(), file->tensors().end(),
+                       [&](const auto& item) { return item.first.ends_with(name); });
+  });
+}
+
+std::string WeightStore::Metadata(const std::string& key) const {
+  for (const auto& file : files_) {
+    const auto found = file->metadata().find(key);
+    if (found != file->metadata().end()) return found->second;
+  }
+  return "";
+}
+
+// Beside a single file may lie the config of something else, which then does not count.
+void WeightStore::ReadConfig(bool is_folder) {
+  const fs::path path = (is_folder ? path_ : path_.parent_path()) / "config.json";
+  std::error_code error;
+  if (!fs::exists(fs::symlink_status(path, error))) return;
+  config_path_ = path.string();
+  config_ = ReadJsonFile(path);
+  if (is_folder) return;
+  const auto has = [&](const char* key) { return config_.is_object() && config_.contains(key); };
+  const bool ours = component_ == Component::kTransformer
+                        ? has("num_attention_heads") && has("axes_dims_rope")
+                    : component_ == Component::kTextEncoder ? has("hidden_size") || has("text_config")
+                                                            : has("z_dim");
+  if (!ours) config_ = nullptr;
 }
 
 void WeightStore::AddFile(const fs::path& path) {
-  files_.push_back(std::make_unique<SafetensorsFile>(path));
-  for (const auto& [name, entry] : files_.back()->tensors()) {
-    if (tensors_.emplace(name, &entry).second) continue;
+  files_.push_back(OpenWeightFile(path));
+  for (const auto& [name, stored] : files_.back()->tensors()) {
     const auto earlier = std::find_if(files_.begin(), files_.end(), [&name = name](const auto& file) {
       return file->tensors().contains(name);
     });
+    if (*earlier == files_.back()) continue;
     Fail(ErrorKind::kBadInput, "tensor {} is in two shards, {} and {}", Quoted(name),
          (*earlier)->path().string(), path.string());
+  }
+}
+
+// Gives every tensor its name here and puts the parts of quantized ones together.
+void WeightStore::CollectTensors() {
+  if (files_.size() == 1) RefuseOthers(path_, *files_[0], component_);
+  std::map<std::string, StoredIn> named;
+  for (const auto& file : files_) {
+    for (const auto& [stored_name, stored] : file->tensors()) {
+      const std::string name = DiffusersName(component_, stored_name);
+      if (name.empty() || IsMarker(name)) continue;
+      if (!named.emplace(name, StoredIn{&stored, file.get()}).second) {
+        Fail(ErrorKind::kBadInput, "{}: tensor {} is there twice, under two names", path_.string(),
+             Quoted(name));
+      }
+    }
+  }
+  tensors_ = JoinParts(named);
+}
+
+// MLX keeps the channels of a convolution last: [out, kernel…, in] instead of [out, in, kernel…]. Kernels are
+// square, so equal last dimensions speak for torch's layout; but 3 input channels and a kernel of 3 look the
+// same both ways. Tools save all convolutions alike, so one that tells speaks for all.
+void WeightStore::TurnChannelsLast() {
+  const auto is_convolution = [](const WeightTensor& tensor) { return tensor.shape().size() >= 4; };
+  const bool channels_last = std::any_of(tensors_.begin(), tensors_.end(), [&](const auto& item) {
+    const Shape& shape = item.second.shape();
+    return is_convolution(item.second) && item.first.ends_with(".weight") &&
+           shape[shape.size() - 2] != shape.back();
+  });
+  if (!channels_last) return;
+  for (auto& [name, tensor] : tensors_) {
+    if (is_convolution(tensor) && name.ends_with(".weight")) tensor.SetChannelsLast();
   }
 }
 
@@ -83,16 +191,16 @@ void WeightStore::OpenShards(const fs::path& index) {
   std::vector<std::string> missing;
   for (const std::string& shard : shards) {
     std::error_code error;
-    if (!fs::exists(folder_ / shard, error)) missing.push_back(Quoted(shard));
+    if (!fs::exists(path_ / shard, error)) missing.push_back(Quoted(shard));
   }
   if (!missing.empty()) {
     Fail(ErrorKind::kBadInput, "{}: {} of {} shards are missing: {}. The download may be incomplete",
-         folder_.string(), missing.size(), shards.size(), JoinNames(missing));
+         path_.string(), missing.size(), shards.size(), JoinNames(missing));
   }
   std::vector<std::string> problems;
   for (const std::string& shard : shards) {
     try {
-      AddFile(folder_ / shard);
+      AddFile(path_ / shard);
     } catch (const Error& error) {  // after a broken download the others are worth knowing too
       if (error.kind() != ErrorKind::kBadInput) throw;
       problems.push_back(error.message());
@@ -125,24 +233,6 @@ int64_t WeightStore::total_bytes() const {
 
 void WeightStore::ReleasePages() const {
   for (const auto& file : files_) file->file().ReleasePages();
-}
-
-void WeightStore::RenameKeys(const std::map<std::string, std::string>& prefixes) {
-  std::map<std::string, const StoredTensor*> renamed;
-  for (const auto& [name, entry] : tensors_) {
-    const std::pair<const std::string, std::string>* longest = nullptr;
-    for (const auto& prefix : prefixes) {
-      if (name.starts_with(prefix.first) && (!longest || prefix.first.size() > longest->first.size())) {
-        longest = &prefix;
-      }
-    }
-    const std::string new_name = longest ? longest->second + name.substr(longest->first.size()) : name;
-    if (!renamed.emplace(new_name, entry).second) {
-      Fail(ErrorKind::kBadInput, "{}: tensor {} is there twice, under its two names", folder_.string(),
-           Quoted(new_name));
-    }
-  }
-  tensors_ = std::move(renamed);
 }
 
 }  // namespace qwen_image

@@ -1,7 +1,7 @@
-// WeightStore: all tensors of one component of a model folder (single file or shards with an index),
-// memory-mapped. WeightBinder: takes them out by name and shape; whatever is missing, misshapen, of a wrong
-// type or left over is collected and thrown as one error, so that nothing is ever left at a random or zero
-// value.
+// WeightStore: all tensors of one component of a model, memory-mapped, under diffusers' names, whatever the
+// files' format and names. WeightBinder: takes them out by name and shape; whatever is missing, misshapen, of
+// a wrong type or left over is collected and thrown as one error, so that nothing is ever left at a random or
+// zero value.
 #pragma once
 
 #include <filesystem>
@@ -13,37 +13,59 @@
 #include <vector>
 
 #include "core/tensor.h"
-#include "files/safetensors.h"
-#include "kernels/kernels.h"
+#include "files/json.h"
+#include "files/weight_file.h"
+#include "kernels/weight_matrix.h"
+#include "weights/component.h"
+#include "weights/weight_tensor.h"
 
 namespace qwen_image {
 
 class WeightStore {
  public:
-  // Opens `<folder>/<stem>.safetensors.index.json` with its shards, or `<folder>/<stem>.safetensors`; stem is
-  // "diffusion_pytorch_model" or "model", else that of the only such file there. Throws Error kBadInput.
-  static WeightStore OpenFolder(const std::filesystem::path& folder);
+  // `path` is a file (safetensors or GGUF, told apart by their content) or a folder. In a folder it opens
+  // `<stem>.safetensors.index.json` with its shards, or `<stem>.safetensors`, with the stem
+  // "diffusion_pytorch_model" or "model", else the only set of weights there. Throws Error kBadInput.
+  // Names and layouts of other tools are brought to diffusers'; a file of another model is refused by name.
+  WeightStore(const std::filesystem::path& path, Component component);
 
-  const std::filesystem::path& folder() const { return folder_; }
-  const std::map<std::string, const StoredTensor*>& tensors() const { return tensors_; }
+  const std::filesystem::path& path() const { return path_; }
+  // config.json beside the weights, where it is one of this component; else null.
+  const Json& config() const { return config_; }
+  const std::string& config_path() const { return config_path_; }
+  const std::map<std::string, WeightTensor>& tensors() const { return tensors_; }
+  const WeightTensor* Find(const std::string& name) const;
+  // The first dimension of a tensor: 0 if it is missing or a scalar.
+  int64_t Rows(const std::string& name) const;
+  // How many modules of a list there are: 1 + the largest N of names that begin with "prefixN.".
+  int64_t CountModules(const std::string& prefix) const;
+  bool HasMarker(std::string_view name) const;  // a tensor that only says something, in any file
+  // A value of a file's metadata, the first that is there; empty if there is none.
+  std::string Metadata(const std::string& key) const;
+  const std::vector<std::unique_ptr<WeightFile>>& files() const { return files_; }
+
   int64_t total_bytes() const;  // of all mapped files
   void ReleasePages() const;    // see MappedFile
-  // Renames every tensor; used to bring the text encoder's two key styles to one. Of several prefixes that
-  // fit a name, the longest counts. Throws Error kBadInput if two tensors would get the same name.
-  void RenameKeys(const std::map<std::string, std::string>& prefixes /*old prefix → new prefix*/);
 
  private:
+  friend class WeightBinder;
   void OpenShards(const std::filesystem::path& index);
   void AddFile(const std::filesystem::path& path);
+  void ReadConfig(bool is_folder);
+  void CollectTensors();
+  void TurnChannelsLast();
 
-  std::filesystem::path folder_;
-  std::vector<std::unique_ptr<SafetensorsFile>> files_;
-  std::map<std::string, const StoredTensor*> tensors_;
+  std::filesystem::path path_;
+  Component component_;
+  Json config_;
+  std::string config_path_;
+  std::vector<std::unique_ptr<WeightFile>> files_;
+  std::map<std::string, WeightTensor> tensors_;
 };
 
 class WeightBinder {
  public:
-  explicit WeightBinder(const WeightStore& store) : store_(store) {}
+  explicit WeightBinder(WeightStore& store) : store_(store) {}
 
   // Both return something empty (data == nullptr, no elements) when the tensor is missing or does not fit; it
   // must not be used before Finish() has returned.
@@ -62,17 +84,18 @@ class WeightBinder {
   void Finish();
 
  private:
-  // The tensor if it is there with this shape and a type to compute with, else null and the problem is noted.
-  const StoredTensor* Take(const std::string& name, const Shape& shape);
+  // The tensor if it is there with this shape and readable, else null and the problem is noted. Settles the
+  // quantization of packed weights by the shape.
+  const WeightTensor* Take(const std::string& name, const Shape& shape);
   std::vector<std::string> Unexpected() const;
   std::string PrefixHint(const std::vector<std::string>& unexpected) const;
 
-  const WeightStore& store_;
+  WeightStore& store_;
   std::set<std::string> taken_;
   std::vector<std::string> unused_patterns_;
   std::map<std::string, Shape> missing_;
   std::vector<std::string> misshapen_;   // lines of the message
-  std::vector<std::string> wrong_type_;  // lines of the message
+  std::vector<std::string> unreadable_;  // lines of the message
 };
 
 }  // namespace qwen_image

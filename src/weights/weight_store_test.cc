@@ -26,17 +26,17 @@ void WriteIndex(const TempFolder& folder, const std::string& weight_map) {
 }
 
 std::string MessageFor(const TempFolder& folder) {
-  return MessageOf(ErrorKind::kBadInput, [&] { WeightStore::OpenFolder(folder.path()); });
+  return MessageOf(ErrorKind::kBadInput, [&] { WeightStore(folder.path(), Component::kTransformer); });
 }
 
 TEST(WeightStore, OpensTheTinyModel) {
   const fs::path tiny = fs::path(QWEN_IMAGE_SOURCE_DIR) / "models/tiny";
-  const WeightStore transformer = WeightStore::OpenFolder(tiny / "transformer");
+  const WeightStore transformer = WeightStore(tiny / "transformer", Component::kTransformer);
   EXPECT_TRUE(transformer.tensors().contains("img_in.weight"));
   EXPECT_EQ(transformer.total_bytes(),
             static_cast<int64_t>(fs::file_size(tiny / "transformer/diffusion_pytorch_model.safetensors")));
   transformer.ReleasePages();
-  EXPECT_FALSE(WeightStore::OpenFolder(tiny / "text_encoder").tensors().empty());
+  EXPECT_FALSE(WeightStore(tiny / "text_encoder", Component::kTextEncoder).tensors().empty());
 }
 
 TEST(WeightStore, OpensShards) {
@@ -46,10 +46,10 @@ TEST(WeightStore, OpensShards) {
   folder.Write("2.safetensors", Shard("b"));
   folder.Write("3.safetensors", "not named by the index: not opened");
   folder.Write("model.safetensors", "an index goes first, as in diffusers");
-  const WeightStore store = WeightStore::OpenFolder(folder.path());
+  const WeightStore store = WeightStore(folder.path(), Component::kTransformer);
   EXPECT_EQ(store.tensors().size(), 2u);
   EXPECT_EQ(store.total_bytes(), static_cast<int64_t>(Shard("a").size() + Shard("b").size()));
-  EXPECT_EQ(store.folder(), folder.path());
+  EXPECT_EQ(store.path(), folder.path());
 }
 
 TEST(WeightStore, FindsTheOnlyFileOfAnotherName) {
@@ -57,12 +57,12 @@ TEST(WeightStore, FindsTheOnlyFileOfAnotherName) {
   single.Write("diffusion_pytorch_model.fp16.safetensors", Shard("a"));
   single.Write("config.json", "{}");
   single.Write("._hidden.safetensors", "a file of another system");
-  EXPECT_TRUE(WeightStore::OpenFolder(single.path()).tensors().contains("a"));
+  EXPECT_TRUE(WeightStore(single.path(), Component::kTransformer).tensors().contains("a"));
   const TempFolder sharded;
   sharded.Write("w.fp16.safetensors.index.json", R"({"weight_map": {"a": "1.safetensors"}})");
   sharded.Write("1.safetensors", Shard("a"));
   sharded.Write("2.safetensors", Shard("b"));
-  EXPECT_TRUE(WeightStore::OpenFolder(sharded.path()).tensors().contains("a"));
+  EXPECT_TRUE(WeightStore(sharded.path(), Component::kTransformer).tensors().contains("a"));
 }
 
 TEST(WeightStore, SeveralCandidatesAreAnError) {
@@ -71,7 +71,7 @@ TEST(WeightStore, SeveralCandidatesAreAnError) {
   folder.Write("y.safetensors", Shard("a"));
   EXPECT_THAT(MessageFor(folder), AllOf(HasSubstr("unclear"), HasSubstr("x.safetensors, y.safetensors")));
   folder.Write("model.safetensors", Shard("a"));
-  EXPECT_NO_THROW(WeightStore::OpenFolder(folder.path()));  // the usual name decides
+  EXPECT_NO_THROW(WeightStore(folder.path(), Component::kTransformer));  // the usual name decides
   folder.Write("diffusion_pytorch_model.safetensors", Shard("a"));
   EXPECT_THAT(MessageFor(folder), HasSubstr("diffusion_pytorch_model.safetensors, model.safetensors"));
 }
@@ -79,12 +79,12 @@ TEST(WeightStore, SeveralCandidatesAreAnError) {
 TEST(WeightStore, NoWeights) {
   const TempFolder folder;
   EXPECT_THAT(MessageFor(folder), AllOf(HasSubstr("holds no weights"), HasSubstr("incomplete")));
-  EXPECT_THAT(MessageOf(ErrorKind::kBadInput, [&] { WeightStore::OpenFolder(folder.path() / "absent"); }),
-              HasSubstr("absent is not there"));
+  EXPECT_THAT(MessageOf(ErrorKind::kBadInput,
+                        [&] { WeightStore(folder.path() / "absent", Component::kTransformer); }),
+              HasSubstr("absent; a file with the weights of the transformer"));
   folder.Write("diffusion_pytorch_model.bin", "");
-  folder.Write("q4.gguf", "");
-  EXPECT_THAT(MessageFor(folder), AllOf(HasSubstr("diffusion_pytorch_model.bin, q4.gguf"),
-                                        HasSubstr("safetensors files are needed")));
+  EXPECT_THAT(MessageFor(folder), AllOf(HasSubstr("diffusion_pytorch_model.bin"),
+                                        HasSubstr("safetensors or GGUF files are needed")));
 }
 
 TEST(WeightStore, ShardsWithoutIndex) {
@@ -161,33 +161,12 @@ TEST(WeightStoreIndex, WithoutWeightMap) {
   }
 }
 
-TEST(WeightStoreRename, TheLongestPrefixCounts) {
+TEST(WeightStore, TwoTensorsOfOneNameAreAnError) {
   const TempFolder folder;
-  WriteIndex(
-      folder,
-      R"({"model.layers.0": "1.safetensors", "model.visual.x": "2.safetensors", "head": "3.safetensors"})");
-  folder.Write("1.safetensors", Shard("model.layers.0"));
-  folder.Write("2.safetensors", Shard("model.visual.x"));
-  folder.Write("3.safetensors", Shard("head"));
-  WeightStore store = WeightStore::OpenFolder(folder.path());
-  store.RenameKeys({{"model.", "model.language_model."}, {"model.visual.", "model.visual."}});
-  EXPECT_EQ(store.tensors().size(), 3u);
-  EXPECT_TRUE(store.tensors().contains("model.language_model.layers.0"));
-  EXPECT_TRUE(store.tensors().contains("model.visual.x"));
-  EXPECT_TRUE(store.tensors().contains("head"));
-}
-
-TEST(WeightStoreRename, TwoTensorsOfOneNameAreAnError) {
-  const TempFolder folder;
-  WriteIndex(folder, R"({"a.x": "1.safetensors", "b.x": "2.safetensors"})");
-  folder.Write("1.safetensors", Shard("a.x"));
-  folder.Write("2.safetensors", Shard("b.x"));
-  WeightStore store = WeightStore::OpenFolder(folder.path());
-  EXPECT_THAT(MessageOf(ErrorKind::kBadInput,
-                        [&] {
-                          store.RenameKeys({{"a.", "b."}});
-                        }),
-              HasSubstr("\"b.x\" is there twice"));
+  WriteIndex(folder, R"({"img_in.weight": "1.safetensors", "transformer.img_in.weight": "2.safetensors"})");
+  folder.Write("1.safetensors", Shard("img_in.weight"));
+  folder.Write("2.safetensors", Shard("transformer.img_in.weight"));
+  EXPECT_THAT(MessageFor(folder), HasSubstr("\"img_in.weight\" is there twice"));
 }
 
 }  // namespace

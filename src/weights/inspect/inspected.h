@@ -11,7 +11,7 @@
 
 #include "core/tensor.h"
 #include "files/json.h"
-#include "files/safetensors.h"
+#include "files/weight_file.h"
 #include "weights/inspect/value_statistics.h"
 #include "weights/inspect/weight_values.h"
 
@@ -38,7 +38,7 @@ struct Checksum {
 
 struct InspectedTensor {
   std::string name;
-  const SafetensorsFile* file = nullptr;
+  const WeightFile* file = nullptr;
   const StoredTensor* stored = nullptr;
   Shape shape;          // of the values: for packed weights the unpacked one
   std::string format;   // "BF16"; for quantized ones "4-bit g64" (groups of 64), "mxfp4", …
@@ -63,7 +63,7 @@ struct InspectedComponent {
   std::filesystem::path path;  // the folder or file
   Json config;                 // config.json of the folder, or null
   bool is_shard = false;       // one file of a model in several: others hold the rest
-  std::vector<std::unique_ptr<SafetensorsFile>> files;
+  std::vector<std::unique_ptr<WeightFile>> files;
   std::vector<InspectedTensor> tensors;  // sorted by name
   std::vector<Finding> findings;
 

@@ -41,7 +41,7 @@ bool ReadOrNote(const fs::path& path, InspectedComponent& component, const Read&
 
 bool AddFile(const fs::path& path, InspectedComponent& component) {
   return ReadOrNote(path, component,
-                    [&] { component.files.push_back(std::make_unique<SafetensorsFile>(path)); });
+                    [&] { component.files.push_back(OpenWeightFile(path)); });
 }
 
 // Lists the tensors of all files; one that is in two is a finding.
@@ -161,10 +161,11 @@ InspectedComponent OpenLooseShards(const fs::path& folder, const std::vector<std
   return component;
 }
 
-// The sets of weights in one folder; none if it holds no safetensors file.
+// The sets of weights in one folder; none if it holds no such file.
 std::vector<InspectedComponent> OpenFolder(const fs::path& folder) {
   const std::vector<std::string> names = ListFolder(folder);
   std::vector<std::string> files = NamesEndingWith(names, kWeightsEnding);
+  for (std::string& name : NamesEndingWith(names, kGgufEnding)) files.push_back(std::move(name));
   std::vector<InspectedComponent> found;
   for (const std::string& index : NamesEndingWith(names, kShardIndexEnding)) {
     found.push_back(OpenShards(folder, index, names));
@@ -215,7 +216,7 @@ std::vector<InspectedComponent> OpenModel(const fs::path& root) {
                                      .subject = name,
                                      .text =
                                          "named by model_index.json, but its folder is not there or holds "
-                                         "no safetensors file; the download may be incomplete"});
+                                         "no weights; the download may be incomplete"});
   }
   return found;
 }
@@ -226,7 +227,7 @@ std::vector<InspectedComponent> OpenWeights(const fs::path& given) {
   const fs::path path = given.has_filename() || !given.has_parent_path() ? given : given.parent_path();
   if (!Exists(path)) {
     Fail(ErrorKind::kBadInput,
-         "there is no {}; a safetensors file, a folder with some or a model folder is expected",
+         "there is no {}; a safetensors or GGUF file, a folder with some or a model folder is expected",
          path.string());
   }
   std::vector<InspectedComponent> found;

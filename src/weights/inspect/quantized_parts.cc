@@ -33,7 +33,13 @@ class Resolver {
     for (InspectedTensor& tensor : component_.tensors) {
       // Packed words that could not be resolved are no numbers; everything else is.
       const bool packed = tensor.stored->dtype == "U32" && tensor.name.ends_with(".weight");
-      if (!tensor.values && !packed) tensor.values = std::make_shared<WeightValues>(*tensor.stored);
+      if (tensor.values || packed) continue;
+      if (WeightValues::CanRead(tensor.stored->dtype)) {
+        tensor.values = std::make_shared<WeightValues>(*tensor.stored);
+      } else {
+        Note(Severity::kWarning, "unknown_type", tensor.name,
+             fmt::format("is stored as {}, which is not read here: no statistics", tensor.stored->dtype));
+      }
     }
     ReportOrphans();
     ReportFp8();

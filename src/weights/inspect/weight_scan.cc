@@ -154,7 +154,7 @@ void ScanTensors(std::vector<InspectedComponent>& components, const ScanContext&
 
 SecondReading ReadAgain(const std::vector<InspectedComponent>& components, int64_t max_bytes,
                         const ScanContext& context) {
-  std::map<const SafetensorsFile*, ReadOnlyFile> files;
+  std::map<const WeightFile*, ReadOnlyFile> files;
   for (const InspectedComponent& component : components) {
     for (const auto& file : component.files) files.try_emplace(file.get(), file->path());
   }

@@ -53,44 +53,67 @@ constexpr Type kTypes[] = {
     {"BOOL", 1, ConvertBool},
 };
 
+const Type* FindType(std::string_view dtype) {
+  const auto* type =
+      std::find_if(std::begin(kTypes), std::end(kTypes), [&](const Type& t) { return t.name == dtype; });
+  return type == std::end(kTypes) ? nullptr : type;
+}
+
 }  // namespace
 
+bool WeightValues::CanRead(std::string_view dtype) { return FindType(dtype) || FindBlockFormat(dtype); }
+
 WeightValues::WeightValues(const StoredTensor& entry, double scale) {
-  const auto* type = std::find_if(std::begin(kTypes), std::end(kTypes),
-                                  [&](const Type& t) { return t.name == entry.dtype; });
-  // The safetensors reader lets no other type through.
-  if (type == std::end(kTypes)) Fail(ErrorKind::kInternal, "no conversion for {}", entry.dtype);
-  source_ = Plain{&entry, type->convert, type->bytes, scale};
+  if (const Type* type = FindType(entry.dtype)) {
+    source_ = Plain{&entry, type->convert, type->bytes, scale};
+  } else if (const BlockFormat* format = FindBlockFormat(entry.dtype)) {
+    source_ = Blocks{&entry, format};
+  } else {
+    Fail(ErrorKind::kInternal, "no conversion for {}", entry.dtype);
+  }
 }
 
 int64_t WeightValues::count() const {
   if (const auto* packed = std::get_if<MlxQuantizedTensor>(&source_)) return ElementCount(packed->shape());
+  if (const auto* blocks = std::get_if<Blocks>(&source_)) return ElementCount(blocks->entry->shape);
   const Plain& plain = std::get<Plain>(source_);
   return static_cast<int64_t>(plain.entry->bytes.size() / plain.element_bytes);
 }
 
 void WeightValues::Read(int64_t first, int64_t count, double* to) const {
-  if (const auto* packed = std::get_if<MlxQuantizedTensor>(&source_)) {
-    std::array<float, kMaxRead> values;
-    const int group_size = packed->quantization().group_size;
-    packed->Dequantize(first / group_size, count / group_size, values.data());
-    std::copy_n(values.begin(), count, to);
+  if (const auto* plain = std::get_if<Plain>(&source_)) {
+    plain->convert(plain->entry->bytes.data() + static_cast<size_t>(first) * plain->element_bytes, count, to);
+    if (plain->scale != 1) std::for_each(to, to + count, [&](double& value) { value *= plain->scale; });
     return;
   }
-  const Plain& plain = std::get<Plain>(source_);
-  plain.convert(plain.entry->bytes.data() + static_cast<size_t>(first) * plain.element_bytes, count, to);
-  if (plain.scale != 1) std::for_each(to, to + count, [&](double& value) { value *= plain.scale; });
+  std::array<float, kMaxRead> values;
+  if (const auto* blocks = std::get_if<Blocks>(&source_)) {
+    const BlockFormat& format = *blocks->format;
+    format.decode(blocks->entry->bytes.data() + first / format.values * format.bytes, count / format.values,
+                  values.data());
+  } else {
+    const auto& packed = std::get<MlxQuantizedTensor>(source_);
+    const int group_size = packed.quantization().group_size;
+    packed.Dequantize(first / group_size, count / group_size, values.data());
+  }
+  std::copy_n(values.begin(), count, to);
 }
 
 void WeightValues::ReleasePages(int64_t first, int64_t count) const {
+  const auto release = [&](const StoredTensor& entry, int64_t block_values, int64_t block_bytes) {
+    qwen_image::ReleasePages(
+        entry.bytes.subspan(static_cast<size_t>(first / block_values * block_bytes),
+                            static_cast<size_t>(count / block_values * block_bytes)));
+  };
   if (const auto* packed = std::get_if<MlxQuantizedTensor>(&source_)) {
     const int group_size = packed->quantization().group_size;
     packed->ReleasePages(first / group_size, count / group_size);
-    return;
+  } else if (const auto* blocks = std::get_if<Blocks>(&source_)) {
+    release(*blocks->entry, blocks->format->values, blocks->format->bytes);
+  } else {
+    const Plain& plain = std::get<Plain>(source_);
+    release(*plain.entry, 1, static_cast<int64_t>(plain.element_bytes));
   }
-  const Plain& plain = std::get<Plain>(source_);
-  qwen_image::ReleasePages(plain.entry->bytes.subspan(static_cast<size_t>(first) * plain.element_bytes,
-                                                      static_cast<size_t>(count) * plain.element_bytes));
 }
 
 }  // namespace qwen_image

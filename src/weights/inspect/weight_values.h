@@ -1,21 +1,23 @@
 // The values of a stored tensor of any type, as double, read piece by piece: plain numbers, fp8 with a scale,
-// or packed MLX weights.
+// GGUF's blocks, or packed MLX weights.
 #pragma once
 
 #include <cstdint>
 #include <optional>
 #include <variant>
 
-#include "files/safetensors.h"
+#include "core/block_format.h"
+#include "files/weight_file.h"
 #include "weights/mlx_quantized.h"
 
 namespace qwen_image {
 
 class WeightValues {
  public:
-  // Reads must begin at a multiple of this: the largest group of quantized weights.
-  static constexpr int64_t kAlignment = 128;
+  // Reads must begin at a multiple of this: the largest group or block of quantized weights.
+  static constexpr int64_t kAlignment = 256;
 
+  static bool CanRead(std::string_view dtype);
   // Every value is multiplied by `scale`. The entry must outlive this object.
   explicit WeightValues(const StoredTensor& entry, double scale = 1);
   explicit WeightValues(MlxQuantizedTensor tensor) : source_(std::move(tensor)) {}
@@ -33,7 +35,11 @@ class WeightValues {
     size_t element_bytes;
     double scale;
   };
-  std::variant<Plain, MlxQuantizedTensor> source_;
+  struct Blocks {
+    const StoredTensor* entry;
+    const BlockFormat* format;
+  };
+  std::variant<Plain, Blocks, MlxQuantizedTensor> source_;
 };
 
 }  // namespace qwen_image

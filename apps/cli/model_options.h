@@ -1,0 +1,26 @@
+// Which model: the options that name one, shared by all commands that load one.
+#pragma once
+
+#include <string>
+
+#include "qwen_image/model_files.h"
+
+namespace CLI {
+class App;
+}
+
+namespace qwen_image {
+
+void AddModelOptions(CLI::App& command, ModelFiles& files);
+
+// What was named; if no part of a model was, $QWEN_IMAGE_MODEL or the embedded model beside the program.
+// Throws Error kBadInput if there is none.
+ModelFiles FindModel(ModelFiles named);
+
+// What a model is called in records: the name of its folder or transformer, without the way there.
+std::string ModelName(const ModelFiles& files);
+
+// The options that name these files, for a command to be typed again.
+std::string ModelArguments(const ModelFiles& files);
+
+}  // namespace qwen_image

@@ -1,0 +1,238 @@
+#include "weights/foreign_names.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <iterator>
+#include <optional>
+#include <span>
+
+namespace qwen_image {
+namespace {
+
+struct Replacement {
+  std::string_view from, to;
+};
+
+// The first prefix that fits is replaced.
+std::string ReplacePrefix(std::string name, std::span<const Replacement> prefixes) {
+  for (const auto& [from, to] : prefixes) {
+    if (name.starts_with(from)) return name.replace(0, from.size(), to);
+  }
+  return name;
+}
+
+// Every part that fits is replaced, once.
+std::string ReplaceParts(std::string name, std::span<const Replacement> parts) {
+  for (const auto& [from, to] : parts) {
+    const size_t at = name.find(from);
+    if (at != name.npos) name.replace(at, from.size(), to);
+  }
+  return name;
+}
+
+// "…<begin>12.rest" → 12 and ".rest"; nothing if no number follows.
+struct Indexed {
+  int64_t index = 0;
+  std::string_view rest;
+};
+std::optional<Indexed> SplitIndex(std::string_view name, std::string_view begin) {
+  if (!name.starts_with(begin)) return std::nullopt;
+  name.remove_prefix(begin.size());
+  Indexed found;
+  const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), found.index);
+  if (error != std::errc() || found.index < 0 || found.index > 1 << 20) return std::nullopt;
+  found.rest = name.substr(static_cast<size_t>(end - name.data()));
+  return found;
+}
+
+// In checkpoints that hold a whole model.
+constexpr Replacement kTransformerPrefixes[] = {
+    {"model.diffusion_model.", ""}, {"diffusion_model.", ""}, {"transformer.", ""}};
+constexpr Replacement kVaePrefixes[] = {{"first_stage_model.", ""}, {"vae.", ""}};
+constexpr Replacement kTextEncoderPrefixes[] = {{"text_encoders.qwen25_7b.transformer.", ""},
+                                                {"text_encoders.qwen25_7b.", ""}};
+
+bool StartsWithAny(std::string_view name, std::span<const Replacement> prefixes) {
+  return std::any_of(prefixes.begin(), prefixes.end(),
+                     [&](const Replacement& prefix) { return name.starts_with(prefix.from); });
+}
+
+bool BelongsToAnother(Component component, std::string_view name) {
+  const bool checkpoint_transformer = StartsWithAny(name, std::span(kTransformerPrefixes).first(2));
+  const bool checkpoint_vae = StartsWithAny(name, kVaePrefixes);
+  const bool checkpoint_text = name.starts_with("text_encoders.");
+  switch (component) {
+    case Component::kTransformer:
+      return checkpoint_vae || checkpoint_text;
+    case Component::kVae:
+      return checkpoint_transformer || checkpoint_text;
+    default:
+      return checkpoint_transformer || checkpoint_vae;
+  }
+}
+
+std::string TransformerName(std::string name) {
+  constexpr Replacement kParts[] = {
+      {".img_mod_linear.", ".img_mod.1."},
+      {".txt_mod_linear.", ".txt_mod.1."},
+      {".attn.attn_to_out.", ".attn.to_out."},
+      {".img_ff.mlp_in.", ".img_mlp.net.0.proj."},
+      {".img_ff.mlp_out.", ".img_mlp.net.2."},
+      {".txt_ff.mlp_in.", ".txt_mlp.net.0.proj."},
+      {".txt_ff.mlp_out.", ".txt_mlp.net.2."},
+      {"time_text_embed.linear_", "time_text_embed.timestep_embedder.linear_"},
+  };
+  return ReplaceParts(ReplacePrefix(std::move(name), kTransformerPrefixes), kParts);
+}
+
+// llama.cpp's names of the language model.
+std::optional<std::string> LlamaCppName(std::string_view name) {
+  constexpr Replacement kWhole[] = {{"token_embd.weight", "model.language_model.embed_tokens.weight"},
+                                    {"output_norm.weight", "model.language_model.norm.weight"},
+                                    {"output.weight", "lm_head.weight"}};
+  for (const auto& [from, to] : kWhole) {
+    if (name == from) return std::string(to);
+  }
+  const auto block = SplitIndex(name, "blk.");
+  if (!block) return std::nullopt;
+  constexpr Replacement kInBlock[] = {
+      {".attn_q.", ".self_attn.q_proj."},   {".attn_k.", ".self_attn.k_proj."},
+      {".attn_v.", ".self_attn.v_proj."},   {".attn_output.", ".self_attn.o_proj."},
+      {".attn_norm.", ".input_layernorm."}, {".ffn_norm.", ".post_attention_layernorm."},
+      {".ffn_gate.", ".mlp.gate_proj."},    {".ffn_up.", ".mlp.up_proj."},
+      {".ffn_down.", ".mlp.down_proj."},
+  };
+  return fmt::format("model.language_model.layers.{}{}", block->index,
+                     ReplacePrefix(std::string(block->rest), kInBlock));
+}
+
+std::string TextEncoderName(std::string name) {
+  name = ReplacePrefix(std::move(name), kTextEncoderPrefixes);
+  if (auto found = LlamaCppName(name)) return *found;
+  if (name.starts_with("model.language_model.") || name.starts_with("model.visual.")) return name;
+  constexpr Replacement kPrefixes[] = {
+      {"language_model.model.", "model.language_model."},
+      {"language_model.lm_head.", "lm_head."},
+      {"model.layers.", "model.language_model.layers."},
+      {"model.embed_tokens.", "model.language_model.embed_tokens."},
+      {"model.norm.", "model.language_model.norm."},
+      {"encoder.layers.", "model.language_model.layers."},  // mflux
+      {"encoder.embed_tokens.", "model.language_model.embed_tokens."},
+      {"encoder.norm.", "model.language_model.norm."},
+      {"encoder.visual.", "model.visual."},
+      {"visual.", "model.visual."},
+      {"vision_tower.", "model.visual."},
+  };
+  constexpr Replacement kParts[] = {{"visual.merger.mlp_0.", "visual.merger.mlp.0."},
+                                    {"visual.merger.mlp_1.", "visual.merger.mlp.2."}};
+  return ReplaceParts(ReplacePrefix(std::move(name), kPrefixes), kParts);
+}
+
+// The inside of a residual block in the VAE's original names.
+constexpr Replacement kOriginalBlock[] = {{".residual.0.", ".norm1."},
+                                          {".residual.2.", ".conv1."},
+                                          {".residual.3.", ".norm2."},
+                                          {".residual.6.", ".conv2."},
+                                          {".shortcut.", ".conv_shortcut."}};
+
+constexpr int64_t kBlocksOfLevel = 2;  // num_res_blocks of every published VAE of this family
+
+// The names that the VAE was published with before diffusers; ComfyUI's file keeps them.
+std::string OriginalVaeName(std::string name) {
+  constexpr Replacement kPrefixes[] = {
+      {"conv1.", "quant_conv."},
+      {"conv2.", "post_quant_conv."},
+      {"encoder.conv1.", "encoder.conv_in."},
+      {"decoder.conv1.", "decoder.conv_in."},
+      {"encoder.head.0.", "encoder.norm_out."},
+      {"encoder.head.2.", "encoder.conv_out."},
+      {"decoder.head.0.", "decoder.norm_out."},
+      {"decoder.head.2.", "decoder.conv_out."},
+      {"encoder.middle.0.", "encoder.mid_block.resnets.0."},
+      {"encoder.middle.1.", "encoder.mid_block.attentions.0."},
+      {"encoder.middle.2.", "encoder.mid_block.resnets.1."},
+      {"decoder.middle.0.", "decoder.mid_block.resnets.0."},
+      {"decoder.middle.1.", "decoder.mid_block.attentions.0."},
+      {"decoder.middle.2.", "decoder.mid_block.resnets.1."},
+      {"encoder.downsamples.", "encoder.down_blocks."},
+  };
+  // A level of the decoder is one resnet more than the encoder's, then its upsampler, in one long list.
+  if (const auto up = SplitIndex(name, "decoder.upsamples.")) {
+    constexpr int64_t kPerLevel = kBlocksOfLevel + 2;
+    const int64_t level = up->index / kPerLevel, place = up->index % kPerLevel;
+    name = place == kPerLevel - 1 ? fmt::format("decoder.up_blocks.{}.upsamplers.0{}", level, up->rest)
+                                  : fmt::format("decoder.up_blocks.{}.resnets.{}{}", level, place, up->rest);
+  } else {
+    name = ReplacePrefix(std::move(name), kPrefixes);
+  }
+  return ReplaceParts(std::move(name), kOriginalBlock);
+}
+
+// mflux puts convolutions into modules of their own, calls every gamma a weight and counts levels.
+std::string MfluxVaeName(std::string name) {
+  constexpr Replacement kParts[] = {{".conv3d.", "."},
+                                    {".skip_conv.", ".conv_shortcut."},
+                                    {".resample_conv.", ".resample.1."},
+                                    {".norm1.weight", ".norm1.gamma"},
+                                    {".norm2.weight", ".norm2.gamma"},
+                                    {".norm.weight", ".norm.gamma"},
+                                    {".norm_out.weight", ".norm_out.gamma"}};
+  name = ReplaceParts(std::move(name), kParts);
+  if (const auto up = SplitIndex(name, "decoder.up_block")) {
+    return fmt::format("decoder.up_blocks.{}{}", up->index, up->rest);
+  }
+  const auto down = SplitIndex(name, "encoder.down_blocks.");
+  if (!down) return name;
+  constexpr int64_t kPerLevel = kBlocksOfLevel + 1;
+  if (const auto resnet = SplitIndex(down->rest, ".resnets.")) {
+    return fmt::format("encoder.down_blocks.{}{}", down->index * kPerLevel + resnet->index, resnet->rest);
+  }
+  if (const auto sampler = SplitIndex(down->rest, ".downsamplers.")) {
+    return fmt::format("encoder.down_blocks.{}{}", down->index * kPerLevel + kBlocksOfLevel, sampler->rest);
+  }
+  return name;
+}
+
+}  // namespace
+
+std::string DiffusersName(Component component, std::string_view stored_name) {
+  if (BelongsToAnother(component, stored_name)) return "";
+  constexpr Replacement kInner[] = {{".inner.", "."}};  // mlx-rs
+  std::string name = ReplaceParts(std::string(stored_name), kInner);
+  switch (component) {
+    case Component::kTransformer:
+      return TransformerName(std::move(name));
+    case Component::kTextEncoder:
+      return TextEncoderName(std::move(name));
+    default:
+      return MfluxVaeName(OriginalVaeName(ReplacePrefix(std::move(name), kVaePrefixes)));
+  }
+}
+
+std::string_view OtherModelWith(std::string_view stored_name) {
+  const std::string name = ReplacePrefix(std::string(stored_name), kTransformerPrefixes);
+  // A tensor that only this model has.
+  constexpr Replacement kSigns[] = {
+      {"single_blocks.", "Flux (or Hunyuan, or Chroma)"},
+      {"double_blocks.", "Flux (or Hunyuan, or Chroma)"},
+      {"single_transformer_blocks.", "Flux"},
+      {"joint_blocks.", "Stable Diffusion 3"},
+      {"noise_refiner.", "Z-Image (or Lumina)"},
+      {"context_refiner.", "Z-Image (or Lumina)"},
+      {"cap_embedder.", "Z-Image (or Lumina)"},
+      {"txt_in.text_norm.", "Qwen-Image-2.1"},
+      {"input_blocks.", "Stable Diffusion 1, 2 or XL"},
+      {"blocks.0.cross_attn.", "Wan"},
+      {"time_text_embed.addition_t_embedding.", "Qwen-Image-Layered"},
+      {"controlnet_blocks.", "a ControlNet"},
+  };
+  for (const auto& [sign, model] : kSigns) {
+    if (name.starts_with(sign)) return model;
+  }
+  return "";
+}
+
+}  // namespace qwen_image

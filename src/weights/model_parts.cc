@@ -1,0 +1,211 @@
+#include "weights/model_parts.h"
+
+#include <algorithm>
+#include <array>
+#include <string_view>
+#include <vector>
+
+#include "core/fail.h"
+#include "files/json.h"
+#include "files/text.h"
+#include "weights/recognize.h"
+#include "weights/weight_files.h"
+
+namespace qwen_image {
+namespace {
+
+namespace fs = std::filesystem;
+
+// The text-to-image parts of all of these are the same.
+constexpr std::array<std::string_view, 6> kSupportedClasses = {
+    "QwenImagePipeline",     "QwenImageImg2ImgPipeline",  "QwenImageInpaintPipeline",
+    "QwenImageEditPipeline", "QwenImageEditPlusPipeline", "QwenImageEditInpaintPipeline"};
+
+bool Exists(const fs::path& path) {
+  std::error_code error;
+  return fs::exists(path, error);
+}
+
+bool IsFolder(const fs::path& path) {
+  std::error_code error;
+  return fs::is_directory(path, error);
+}
+
+// `path` without a slash at its end, which would make its last component empty.
+fs::path WithoutSlash(const fs::path& path) {
+  return path.has_filename() || !path.has_parent_path() ? path : path.parent_path();
+}
+
+fs::path ParentOf(const fs::path& path) {
+  return path.has_parent_path() ? path.parent_path() : fs::path(".");
+}
+
+[[noreturn]] void FailMissing(const fs::path& root) {
+  if (root.empty()) Fail(ErrorKind::kBadInput, "no model was named");
+  Fail(ErrorKind::kBadInput, "there is no model {}; check the spelling", root.string());
+}
+
+[[noreturn]] void FailWithoutIndex(const fs::path& root) {
+  const fs::path parent = root.has_parent_path() ? root.parent_path() : fs::path("..");
+  if (Exists(parent / "model_index.json")) {
+    Fail(ErrorKind::kBadInput, "{} is one component of a model; give the folder above it: {}", root.string(),
+         parent.string());
+  }
+  std::error_code error;
+  for (fs::directory_iterator it(root, error); !error && it != fs::directory_iterator();
+       it.increment(error)) {
+    if (Exists(it->path() / "model_index.json")) {
+      Fail(ErrorKind::kBadInput, "{} has no model_index.json, but a folder in it has: give {}", root.string(),
+           it->path().string());
+    }
+  }
+  Fail(ErrorKind::kBadInput,
+       "{} is not a model folder. A folder with transformer, text_encoder, vae and tokenizer is expected (as "
+       "diffusers and mflux save it), or one with diffusion_models, text_encoders and vae (ComfyUI), or a "
+       "file "
+       "with the transformer's weights",
+       root.string());
+}
+
+void CheckClass(const std::string& where, const std::string& name) {
+  if (std::find(kSupportedClasses.begin(), kSupportedClasses.end(), name) != kSupportedClasses.end()) return;
+  const std::string_view what = name.starts_with("QwenImageLayered") ? "Layered is not supported yet"
+                                : name.starts_with("QwenImage21")    ? "Qwen-Image-2.1 is not supported yet"
+                                : name.starts_with("QwenImageControlNet") ? "ControlNet is not supported yet"
+                                : name.starts_with("QwenImage")           ? "this kind is not supported yet"
+                                                                : "qwen-image runs Qwen-Image models";
+  Fail(ErrorKind::kBadInput, "{}: this is a {} model; {}", where, Printable(name, 80), what);
+}
+
+std::string ReadPipelineClass(const fs::path& root) {
+  const fs::path path = root / "model_index.json";
+  const Json index = ReadJsonFile(path, size_t{1} << 20);
+  const auto found = index.is_object() ? index.find("_class_name") : index.end();
+  if (!index.is_object() || found == index.end() || !found->is_string()) {
+    Fail(ErrorKind::kBadInput, "{}: no \"_class_name\" that says which pipeline the model is for",
+         path.string());
+  }
+  std::string name = found->get<std::string>();
+  CheckClass(root.string(), name);
+  return name;
+}
+
+// The only file with weights in a folder of ComfyUI's models, which may hold those of many.
+fs::path OnlyWeightsIn(const fs::path& folder, std::string_view option) {
+  if (!IsFolder(folder)) return {};
+  const std::vector<std::string> names = ListFolder(folder);
+  std::vector<std::string> files = NamesEndingWith(names, kWeightsEnding);
+  for (std::string& name : NamesEndingWith(names, kGgufEnding)) files.push_back(std::move(name));
+  if (files.empty()) return {};
+  if (files.size() == 1) return folder / files[0];
+  for (std::string& name : files) name = Printable(name);
+  Fail(ErrorKind::kBadInput, "{} holds several files; choose one with {}: {}", folder.string(), option,
+       JoinNames(files));
+}
+
+void FindInComfyFolder(const fs::path& root, ModelParts& parts) {
+  for (const char* name : {"diffusion_models", "unet"}) {
+    if (parts.transformer.empty()) parts.transformer = OnlyWeightsIn(root / name, "--transformer");
+  }
+  for (const char* name : {"text_encoders", "clip"}) {
+    if (parts.text_encoder.empty()) parts.text_encoder = OnlyWeightsIn(root / name, "--text-encoder");
+  }
+  if (parts.vae.empty()) parts.vae = OnlyWeightsIn(root / "vae", "--vae");
+}
+
+void FindInFolder(const fs::path& root, ModelParts& parts) {
+  if (Exists(root / "model_index.json")) {
+    parts.pipeline_class = ReadPipelineClass(root);
+  } else if (IsFolder(root / "diffusion_models") || IsFolder(root / "unet")) {
+    return FindInComfyFolder(root, parts);
+  } else if (!IsFolder(root / "transformer")) {
+    FailWithoutIndex(root);
+  }
+  const auto take = [&](const char* name, fs::path& part) {
+    if (part.empty() && IsFolder(root / name)) part = root / name;
+  };
+  take("transformer", parts.transformer);
+  take("text_encoder", parts.text_encoder);
+  take("vae", parts.vae);
+  take("tokenizer", parts.tokenizer);
+  take("scheduler", parts.scheduler);
+}
+
+// A single file as --model stands for the component that its tensors belong to.
+void TakeSingleFile(const fs::path& file, ModelParts& parts) {
+  const RecognizedFile found = RecognizeFile(file);
+  if (found.components.empty()) Fail(ErrorKind::kBadInput, "{}: {}", file.string(), found.what);
+  for (const Component component : found.components) {
+    fs::path& part = component == Component::kTransformer   ? parts.transformer
+                     : component == Component::kTextEncoder ? parts.text_encoder
+                                                            : parts.vae;
+    if (part.empty()) part = file;
+  }
+}
+
+// Tokenizer and scheduler often lie beside a component that was named alone.
+void FindBeside(const fs::path& part, ModelParts& parts) {
+  if (part.empty() || !IsFolder(part)) return;
+  const fs::path above = ParentOf(WithoutSlash(part));
+  if (parts.tokenizer.empty() && IsFolder(above / "tokenizer")) parts.tokenizer = above / "tokenizer";
+  if (parts.scheduler.empty() && IsFolder(above / "scheduler")) parts.scheduler = above / "scheduler";
+}
+
+void CheckComplete(const ModelFiles& files, const ModelParts& parts) {
+  struct Part {
+    const fs::path& path;
+    const char *name, *option;
+  };
+  std::string names, options;
+  // A folder with an index has them all; elsewhere the scheduler's settings are the official ones.
+  const bool no_scheduler = !parts.pipeline_class.empty() && parts.scheduler.empty();
+  for (const Part& part :
+       {Part{parts.transformer, "transformer", "--transformer"},
+        Part{parts.text_encoder, "text_encoder", "--text-encoder"}, Part{parts.vae, "vae", "--vae"},
+        Part{parts.tokenizer, "tokenizer", "--tokenizer"}}) {
+    if (!part.path.empty()) {
+      if (!Exists(part.path)) Fail(ErrorKind::kBadInput, "there is no {} {}", part.name, part.path.string());
+      continue;
+    }
+    names += (names.empty() ? "" : ", ") + std::string(part.name);
+    options += (options.empty() ? "" : " … ") + std::string(part.option);
+  }
+  if (no_scheduler) names += names.empty() ? "scheduler" : ", scheduler";
+  if (names.empty()) return;
+  if (!files.model.empty() && IsFolder(files.model)) {
+    Fail(ErrorKind::kBadInput,
+         "{}: these parts of the model are missing: {}. The download may be incomplete{}",
+         parts.root.string(), names, options.empty() ? "" : fmt::format("; or name them: {} …", options));
+  }
+  Fail(ErrorKind::kBadInput,
+       "these parts of the model are missing: {}. Name a folder with all of them as "
+       "--model, or the parts: {} …",
+       names, options);
+}
+
+}  // namespace
+
+ModelParts FindModelParts(const ModelFiles& files) {
+  ModelParts parts{.transformer = files.transformer,
+                   .text_encoder = files.text_encoder,
+                   .vae = files.vae,
+                   .tokenizer = files.tokenizer};
+  parts.root = WithoutSlash(files.model);
+  const bool named_parts = !files.transformer.empty() || !files.text_encoder.empty() || !files.vae.empty();
+  if (!files.model.empty() || !named_parts) {
+    if (!Exists(parts.root)) FailMissing(parts.root);
+    if (IsFolder(parts.root)) {
+      FindInFolder(parts.root, parts);
+    } else {
+      TakeSingleFile(parts.root, parts);
+    }
+  }
+  FindBeside(parts.text_encoder, parts);
+  FindBeside(parts.transformer, parts);
+  if (parts.tokenizer.empty() && HasTokenizer(parts.text_encoder)) parts.tokenizer = parts.text_encoder;
+  CheckComplete(files, parts);
+  if (parts.root.empty()) parts.root = parts.transformer;
+  return parts;
+}
+
+}  // namespace qwen_image

@@ -1,0 +1,23 @@
+// Where the parts of a model are: a folder as diffusers, mflux or ComfyUI lays it out, single files, or a
+// mix.
+#pragma once
+
+#include <filesystem>
+#include <string>
+
+#include "qwen_image/model_files.h"
+
+namespace qwen_image {
+
+struct ModelParts {
+  std::filesystem::path root;  // the folder; without one the transformer
+  std::string pipeline_class;  // "QwenImageEditPlusPipeline", …; empty where no model_index.json tells
+  std::filesystem::path transformer, text_encoder, vae;  // a file or a folder
+  std::filesystem::path tokenizer;                       // a folder, or the text encoder's GGUF file
+  std::filesystem::path scheduler;                       // a folder; empty: the official settings
+};
+
+// Throws Error kBadInput that says what a path is instead, or lists every part that is missing.
+ModelParts FindModelParts(const ModelFiles& files);
+
+}  // namespace qwen_image

@@ -1,0 +1,130 @@
+// JoinParts: values, scales and biases of quantized tensors.
+#include <algorithm>
+#include <set>
+
+#include "core/fail.h"
+#include "files/json.h"
+#include "files/text.h"
+#include "weights/weight_tensor.h"
+
+namespace qwen_image {
+namespace {
+
+constexpr std::string_view kWeight = "weight";
+constexpr std::string_view kQuantoData = "._data";
+
+class PartJoiner {
+ public:
+  explicit PartJoiner(const std::map<std::string, StoredIn>& stored) : stored_(stored) {}
+
+  std::map<std::string, WeightTensor> Run() {
+    for (const auto& [name, values] : stored_) {
+      const std::string& dtype = values.tensor->dtype;
+      if (name.ends_with(kQuantoData)) JoinQuanto(name, values);
+      if (!name.ends_with(".weight")) continue;
+      const std::string stem = name.substr(0, name.size() - kWeight.size());  // with its dot
+      if (const std::string problem = ComfyProblem(stem); !problem.empty()) {
+        WeightTensor broken(values);
+        broken.set_problem(problem);
+        Add(name, std::move(broken));
+      } else if (dtype == "U32") {
+        JoinMlx(name, stem, values);
+      } else if (dtype.starts_with("F8_") || dtype == "I8") {
+        JoinScaled(name, stem, values);
+      }
+    }
+    for (const auto& [name, values] : stored_) {
+      if (!used_.contains(name)) joined_.emplace(name, WeightTensor(values));
+    }
+    return std::move(joined_);
+  }
+
+ private:
+  const StoredIn* Part(const std::string& name) {
+    const auto found = stored_.find(name);
+    if (found == stored_.end()) return nullptr;
+    used_.insert(name);
+    return &found->second;
+  }
+
+  void Add(const std::string& name, WeightTensor tensor) {
+    used_.insert(name);
+    joined_.emplace(name, std::move(tensor));
+  }
+
+  void JoinMlx(const std::string& name, const std::string& stem, const StoredIn& packed) {
+    const StoredIn *scales = Part(stem + "scales"), *biases = Part(stem + "biases");
+    if (!scales || !biases) {
+      WeightTensor broken(packed);
+      const bool microscaled = scales && scales->tensor->dtype == "U8";
+      broken.set_problem(microscaled
+                             ? "is packed with 8-bit scales (mxfp4, mxfp8 or nvfp4), which this version does "
+                               "not read"
+                             : fmt::format("holds packed values (U32), but its .{} are missing",
+                                           scales ? "biases" : "scales"));
+      return Add(name, std::move(broken));
+    }
+    auto possible = PossibleMlxQuantizations(packed.tensor->shape, scales->tensor->shape);
+    try {
+      if (possible.empty()) {
+        Fail(ErrorKind::kBadInput, "packed values {} and scales {} fit no number of bits and group size",
+             ToString(packed.tensor->shape), ToString(scales->tensor->shape));
+      }
+      // Types and shapes of the parts are checked here, whichever quantization it will be.
+      MlxQuantizedTensor(name, *packed.tensor, *scales->tensor, *biases->tensor, possible[0]);
+      Add(name, WeightTensor(packed, *scales, *biases, std::move(possible)));
+    } catch (const Error& error) {
+      if (error.kind() != ErrorKind::kBadInput) throw;
+      WeightTensor broken(packed);
+      broken.set_problem(error.message());
+      Add(name, std::move(broken));
+    }
+  }
+
+  // What ComfyUI's note beside a tensor says, if it is a way of storing that is not read here.
+  std::string ComfyProblem(const std::string& stem) {
+    const StoredIn* note = Part(stem + "comfy_quant");
+    if (!note) return "";
+    const auto bytes = note->tensor->bytes;
+    const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+    const Json json = Json::parse(text, nullptr, /*allow_exceptions=*/false);
+    const std::string format = json.is_object() ? json.value("format", Json()).dump() : Printable(text, 80);
+    if (json.is_object() && json.value("convrot", Json(false)) != Json(false)) {
+      return "is stored rotated (comfy_quant convrot), which this version does not read";
+    }
+    const bool known = format.starts_with("\"float8_") || format == "\"int8_tensorwise\"";
+    return known ? ""
+                 : fmt::format("is stored as {} (comfy_quant), which this version does not read", format);
+  }
+
+  void JoinQuanto(const std::string& name, const StoredIn& values) {
+    const std::string weight = name.substr(0, name.size() - kQuantoData.size());
+    used_.insert(name);
+    if (const StoredIn* scale = Part(weight + "._scale")) {
+      Add(weight, WeightTensor(values, *scale));
+    } else {
+      WeightTensor broken(values);
+      broken.set_problem("has quantized values (._data), but its ._scale is missing");
+      Add(weight, std::move(broken));
+    }
+  }
+
+  void JoinScaled(const std::string& name, const std::string& stem, const StoredIn& values) {
+    for (const char* part : {"scale_weight", "weight_scale"}) {
+      if (const StoredIn* scale = Part(stem + part)) return Add(name, WeightTensor(values, *scale));
+    }
+    Add(name, WeightTensor(values));
+  }
+
+  const std::map<std::string, StoredIn>& stored_;
+  std::set<std::string> used_;
+  std::map<std::string, WeightTensor> joined_;
+};
+
+}  // namespace
+
+std::map<std::string, WeightTensor> JoinParts(const std::map<std::string, StoredIn>& stored) {
+  return PartJoiner(stored).Run();
+}
+
+}  // namespace qwen_image

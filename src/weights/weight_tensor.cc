@@ -1,0 +1,177 @@
+#include "weights/weight_tensor.h"
+
+#include <algorithm>
+
+#include "core/fail.h"
+#include "files/safetensors.h"
+#include "files/text.h"
+
+namespace qwen_image {
+namespace {
+
+// GGUF drops dimensions of 1 at the end, mflux those of a gamma.
+Shape WithoutOnes(Shape shape) {
+  while (!shape.empty() && shape.back() == 1) shape.pop_back();
+  return shape;
+}
+
+// ggml has four dimensions: convolutions with five are saved as [out · in, frames, height, width].
+bool IsFolded(const Shape& shape, const Shape& wanted) {
+  return shape.size() == 4 && wanted.size() == 5 && ElementCount(shape) == ElementCount(wanted) &&
+         std::equal(shape.begin() + 1, shape.end(), wanted.begin() + 2);
+}
+
+std::vector<float> ReadScales(const StoredTensor& stored) {
+  const BlockFormat* format = FindBlockFormat(stored.dtype);
+  if (!format || format->values != 1) return {};
+  std::vector<float> values(static_cast<size_t>(ElementCount(stored.shape)));
+  format->decode(stored.bytes.data(), static_cast<int64_t>(values.size()), values.data());
+  return values;
+}
+
+}  // namespace
+
+WeightTensor::WeightTensor(StoredIn values) : values_(values), shape_(values.tensor->shape) {
+  const StoredTensor& stored = *values.tensor;
+  if (const auto dtype = ComputeDType(stored.dtype)) {
+    dtype_ = *dtype;
+    return;
+  }
+  const BlockFormat* format = FindBlockFormat(stored.dtype);
+  if (!format) {
+    problem_ = fmt::format("has type {}, which this version does not read", stored.dtype);
+  } else if (stored.dtype == "I8") {
+    problem_ = "has type I8 without a scale";
+  } else {
+    coding_ = std::make_shared<WeightCoding>(WeightCoding{.blocks = format, .scales = {}, .groups = {}});
+  }
+}
+
+WeightTensor::WeightTensor(StoredIn values, StoredIn scale)
+    : values_(values), parts_({scale}), shape_(values.tensor->shape) {
+  WeightCoding coding{
+      .blocks = FindBlockFormat(values.tensor->dtype), .scales = ReadScales(*scale.tensor), .groups = {}};
+  const auto count = static_cast<int64_t>(coding.scales.size());
+  const bool a_row_each = count == rows() && WithoutOnes(scale.tensor->shape).size() <= 1;
+  if (count != 1 && !a_row_each) {
+    problem_ = fmt::format(
+        "its scale has type {} and shape {}; one number, or one for each of {} rows, is "
+        "expected",
+        scale.tensor->dtype, ToString(scale.tensor->shape), rows());
+  }
+  coding_ = std::make_shared<WeightCoding>(std::move(coding));
+}
+
+WeightTensor::WeightTensor(StoredIn packed, StoredIn scales, StoredIn biases,
+                           std::vector<MlxQuantization> possible)
+    : values_(packed),
+      parts_({scales, biases}),
+      shape_(packed.tensor->shape),
+      possible_(std::move(possible)) {
+  if (possible_.size() == 1) UseMlx(possible_[0]);
+}
+
+void WeightTensor::UseMlx(MlxQuantization quantization) {
+  const MlxQuantizedTensor checked("", *values_.tensor, *parts_[0].tensor, *parts_[1].tensor, quantization);
+  possible_ = {quantization};
+  shape_ = checked.shape();
+  coding_ = std::make_shared<WeightCoding>(
+      WeightCoding{.blocks = nullptr, .scales = {}, .groups = checked.groups()});
+}
+
+std::string WeightTensor::Format() const {
+  if (possible_.size() == 1) return fmt::format("{}-bit g{}", possible_[0].bits, possible_[0].group_size);
+  if (!possible_.empty()) return "packed";
+  return values_.tensor->dtype + (parts_.empty() ? "" : " ×s");
+}
+
+int64_t WeightTensor::bytes() const {
+  auto total = static_cast<int64_t>(values_.tensor->bytes.size());
+  for (const StoredIn& part : parts_) total += static_cast<int64_t>(part.tensor->bytes.size());
+  return total;
+}
+
+bool WeightTensor::quantized() const {
+  return !possible_.empty() || (coding_ && coding_->blocks && values_.tensor->dtype != "F64");
+}
+
+int64_t WeightTensor::rows() const { return shape_.size() < 2 ? 1 : shape_[0]; }
+
+int64_t WeightTensor::row_size() const {
+  return shape_.size() < 2 ? ElementCount(shape_) : ElementCount(Shape(shape_.begin() + 1, shape_.end()));
+}
+
+void WeightTensor::SetChannelsLast() {
+  channels_last_ = true;
+  shape_.insert(shape_.begin() + 1, shape_.back());
+  shape_.pop_back();
+}
+
+bool WeightTensor::FitTo(const Shape& wanted) {
+  if (possible_.size() > 1 && !wanted.empty()) {
+    const int64_t groups = parts_[0].tensor->shape.back();
+    for (const MlxQuantization& candidate : possible_) {
+      if (groups * candidate.group_size != wanted.back()) continue;
+      UseMlx(candidate);
+      break;
+    }
+  }
+  if (shape_ == wanted) return true;
+  if (channels_last_ || (WithoutOnes(shape_) != WithoutOnes(wanted) && !IsFolded(shape_, wanted)))
+    return false;
+  shape_ = wanted;
+  return true;
+}
+
+void WeightTensor::Settle() {
+  if (possible_.size() < 2) return;
+  const auto likely =
+      LikelyMlxQuantization(values_.tensor->dtype, *values_.tensor, *parts_[0].tensor, *parts_[1].tensor);
+  if (likely) UseMlx(*likely);
+}
+
+WeightMatrix WeightTensor::Matrix() const {
+  return {.data = values_.tensor->bytes.data(),
+          .dtype = dtype_,
+          .rows = rows(),
+          .cols = row_size(),
+          .coding = coding_};
+}
+
+void WeightTensor::ReadRows(int64_t first, int64_t count, float* to) const {
+  const WeightMatrix matrix = Matrix();
+  if (!channels_last_) {
+    for (int64_t r = 0; r < count; ++r) DecodeRow(matrix, first + r, 0, matrix.cols, to + r * matrix.cols);
+    return;
+  }
+  const int64_t in = shape_[1], area = matrix.cols / std::max<int64_t>(in, 1);
+  std::vector<float> row(static_cast<size_t>(matrix.cols));
+  for (int64_t r = 0; r < count; ++r, to += matrix.cols) {
+    DecodeRow(matrix, first + r, 0, matrix.cols, row.data());
+    for (int64_t k = 0; k < area; ++k) {
+      for (int64_t i = 0; i < in; ++i) to[i * area + k] = row[static_cast<size_t>(k * in + i)];
+    }
+  }
+}
+
+std::vector<float> WeightTensor::Values() const {
+  const int64_t count = ElementCount(shape_);
+  std::vector<float> values(static_cast<size_t>(count));
+  if (values.empty()) return values;
+  if (channels_last_ || (coding_ && coding_->scales.size() > 1)) {
+    ReadRows(0, rows(), values.data());
+  } else {  // in one go: a block may hold several rows of a small tensor
+    WeightMatrix flat = Matrix();
+    flat.rows = 1;
+    flat.cols = count;
+    DecodeRow(flat, 0, 0, count, values.data());
+  }
+  return values;
+}
+
+void WeightTensor::ReleasePages() const {
+  qwen_image::ReleasePages(values_.tensor->bytes);
+  for (const StoredIn& part : parts_) qwen_image::ReleasePages(part.tensor->bytes);
+}
+
+}  // namespace qwen_image
