@@ -1,0 +1,175 @@
+"""Forms in safetensors: diffusers' folder in three precisions, ComfyUI's files, and the 8-bit layouts in use."""
+
+import json
+import shutil
+
+import torch
+from safetensors.torch import save_file
+
+import names
+from model_folder import COMPONENTS, STEMS, is_optional
+
+FP8 = torch.float8_e4m3fn
+PREFIX = "model.diffusion_model."
+DTYPES = {"f32": torch.float32, "f16": torch.float16, "bf16": torch.bfloat16}
+TRANSFORMER_FILE = "diffusion_models/qwen_image.safetensors"
+TEXT_ENCODER_FILE = "text_encoders/qwen_2.5_vl_7b.safetensors"
+VAE_FILE = "vae/qwen_image_vae.safetensors"
+
+
+def save(path, tensors, metadata=None):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    save_file({name: tensor.contiguous() for name, tensor in tensors.items()}, path, metadata)
+
+
+def cast(tensors, dtype):
+    return {name: tensor.to(dtype) for name, tensor in tensors.items()}
+
+
+def is_matrix(name, tensor):
+    return tensor.dim() == 2 and name.endswith(".weight") and "embed_tokens" not in name
+
+
+def folder_form(model, out, dtype):
+    """diffusers' folder, every component in DTYPE."""
+    model.copy_without_weights(out)
+    parts = {}
+    for component in COMPONENTS:
+        save(out / component / f"{STEMS[component]}.safetensors", cast(model.tensors[component], dtype), {"format": "pt"})
+        parts[component] = {"path": component, "format": "safetensors", "names": "diffusers"}
+    return parts
+
+
+def plain_fp8(tensors):
+    """Matrices in float8 as they are, the rest in bfloat16: the plain fp8 file that ComfyUI's users download."""
+    return {name: tensor.to(FP8 if is_matrix(name, tensor) else torch.bfloat16) for name, tensor in tensors.items()}
+
+
+def scaled_fp8(tensors, marker_size=0, with_input_scales=False):
+    """ComfyUI's older layout: a scale per layer, one marker for the file."""
+    from comfy_kitchen.tensor import TensorCoreFP8Layout
+
+    stored = {"scaled_fp8": torch.zeros(marker_size, dtype=FP8)}
+    for name, tensor in tensors.items():
+        if not is_matrix(name, tensor):
+            stored[name] = tensor.to(torch.bfloat16)
+            continue
+        layer = name.removesuffix(".weight")
+        quantized, parameters = TensorCoreFP8Layout.quantize(tensor.float())
+        stored[name] = quantized
+        stored[f"{layer}.scale_weight"] = parameters.scale
+        if with_input_scales:
+            stored[f"{layer}.scale_input"] = torch.ones((), dtype=torch.float32)
+    return stored
+
+
+def comfy_quant(tensors, layout, settings, **options):
+    """ComfyUI's newer layout: every layer says in JSON how it is stored."""
+    text = torch.tensor(list(json.dumps(settings).encode()), dtype=torch.uint8)
+    stored = {}
+    for name, tensor in tensors.items():
+        if not is_matrix(name, tensor):
+            stored[name] = tensor.to(torch.bfloat16)
+            continue
+        layer = name.removesuffix(".weight")
+        quantized, parameters = layout.quantize(tensor.float(), **options)
+        stored |= {name: quantized, f"{layer}.weight_scale": parameters.scale, f"{layer}.comfy_quant": text.clone()}
+    return stored
+
+
+def comfy_quant_fp8(tensors):
+    from comfy_kitchen.tensor import TensorCoreFP8Layout
+
+    return comfy_quant(tensors, TensorCoreFP8Layout, {"format": "float8_e4m3fn"})
+
+
+def comfy_quant_int8(tensors, per_row):
+    from comfy_kitchen.tensor import TensorWiseINT8Layout
+
+    return comfy_quant(tensors, TensorWiseINT8Layout, {"format": "int8_tensorwise"}, per_channel=per_row)
+
+
+def quantized_state(tensors, quantize):
+    """The matrices as the linear layers of a module, which QUANTIZE changes in place; returns its state dict."""
+    stored = {name: tensor.to(torch.bfloat16) for name, tensor in tensors.items() if not is_matrix(name, tensor)}
+    for name, tensor in tensors.items():
+        if is_matrix(name, tensor):
+            linear = torch.nn.Linear(tensor.shape[1], tensor.shape[0], bias=False, dtype=torch.bfloat16)
+            linear.weight = torch.nn.Parameter(tensor.to(torch.bfloat16))
+            layer = name.removesuffix(".weight")
+            stored |= {f"{layer}.{key}": value for key, value in quantize(linear).items()}
+    return stored
+
+
+def quanto_int8(tensors):
+    from optimum.quanto import freeze, qint8, quantize
+
+    def run(linear):
+        module = torch.nn.Sequential(linear)
+        quantize(module, weights=qint8)
+        freeze(module)
+        return {key.removeprefix("0."): value for key, value in module.state_dict().items()}
+
+    return quantized_state(tensors, run)
+
+
+def torchao_int8(tensors):
+    from torchao.prototype.safetensors.safetensors_support import flatten_tensor_state_dict
+    from torchao.quantization import Int8WeightOnlyConfig, quantize_
+
+    def run(linear):
+        module = torch.nn.Sequential(linear)
+        quantize_(module, Int8WeightOnlyConfig(version=2))
+        state, _metadata = flatten_tensor_state_dict(module.state_dict())
+        return {key.removeprefix("0."): value for key, value in state.items()}
+
+    return quantized_state(tensors, run)
+
+
+def comfy_form(model, out, transformer, text_encoder=None, prefix=""):
+    """ComfyUI's three files. TRANSFORMER and TEXT_ENCODER store tensors; the VAE has its original names in bfloat16."""
+    save(out / TRANSFORMER_FILE, {prefix + name: tensor for name, tensor in transformer(model.tensors["transformer"]).items()})
+    text_encoder = text_encoder or (lambda tensors: cast(tensors, torch.bfloat16))
+    save(out / TEXT_ENCODER_FILE, text_encoder(model.tensors["text_encoder"]))
+    vae = model.tensors["vae"]
+    rules = names.original_vae(*names.vae_dimensions(list(vae)))
+    save(out / VAE_FILE, {names.from_diffusers(name, rules): tensor.to(torch.bfloat16) for name, tensor in vae.items()})
+    files = {"transformer": TRANSFORMER_FILE, "text_encoder": TEXT_ENCODER_FILE, "vae": VAE_FILE}
+    for component, file in files.items():
+        model.copy_config(component, (out / file).parent)
+    shutil.copytree(model.folder / "tokenizer", out / "tokenizer")
+    parts = {component: {"path": file, "format": "safetensors", "names": "diffusers"} for component, file in files.items()}
+    parts["vae"]["names"] = "original"
+    return parts
+
+
+def text_model_only(tensors):
+    """Some text encoders come without the vision tower."""
+    return {name: tensor for name, tensor in cast(tensors, torch.bfloat16).items() if not is_optional(name)}
+
+
+def forms():
+    """name -> (tool, writer(model, out) -> parts, engine arguments)"""
+    split = [f"--transformer={{root}}/{TRANSFORMER_FILE}", f"--text-encoder={{root}}/{TEXT_ENCODER_FILE}"]
+    split += [f"--vae={{root}}/{VAE_FILE}", "--tokenizer={root}/tokenizer"]
+    bf16 = lambda tensors: cast(tensors, torch.bfloat16)
+    table = {}
+    for name, dtype in DTYPES.items():
+        table[name] = ("safetensors", lambda model, out, dtype=dtype: folder_form(model, out, dtype), ["--model={root}"])
+    comfy = {
+        "comfy_bf16": (bf16, {}),
+        "comfy_bf16_prefix": (bf16, {"prefix": PREFIX, "text_encoder": text_model_only}),
+        "comfy_fp8": (plain_fp8, {}),
+        "comfy_fp8_scaled": (scaled_fp8, {"text_encoder": scaled_fp8}),
+        "comfy_fp8_scaled_prefix": (lambda tensors: scaled_fp8(tensors, 2, True), {"prefix": PREFIX}),
+        "comfy_quant_fp8": (comfy_quant_fp8, {"text_encoder": comfy_quant_fp8}),
+        "comfy_quant_int8": (lambda tensors: comfy_quant_int8(tensors, False), {}),
+        "comfy_quant_int8_row": (lambda tensors: comfy_quant_int8(tensors, True), {"prefix": PREFIX}),
+        "quanto_int8": (quanto_int8, {}),
+        "torchao_int8": (torchao_int8, {}),
+    }
+    for name, (transformer, options) in comfy.items():
+        tool = {"q": "optimum-quanto", "t": "torchao"}.get(name[0], "safetensors" if "fp8" not in name and "quant" not in name else "comfy-kitchen")
+        write = lambda model, out, transformer=transformer, options=options: comfy_form(model, out, transformer, **options)
+        table[name] = (tool, write, split)
+    return table
