@@ -1,6 +1,6 @@
 // Loading a model and what can be asked of it.
-#include "core/fail.h"
 #include "pipeline/memory_check.h"
+#include "pipeline/parts_fit.h"
 #include "pipeline/pipeline_impl.h"
 #include "weights/model_defaults.h"
 
@@ -18,24 +18,6 @@ Defaults MakeDefaults(const ModelParts& parts, const SchedulerConfig& scheduler)
   return defaults;
 }
 
-// Parts of different models put together would only fail deep inside a product of matrices.
-void CheckPartsFit(const Pipeline::Impl& model, const std::filesystem::path& root) {
-  const int64_t text_width = model.text_encoder.config().hidden_size;
-  const int64_t joint_width = model.transformer.config().joint_attention_dim;
-  if (text_width != joint_width) {
-    Fail(
-        ErrorKind::kBadInput,
-        "{}: the text encoder's width is {}, but the transformer expects {}; they belong to different models",
-        root.string(), text_width, joint_width);
-  }
-  const int64_t z_dim = model.vae.config().z_dim, channels = model.transformer.config().out_channels;
-  if (z_dim != channels) {
-    Fail(ErrorKind::kBadInput,
-         "{}: the VAE has {} latent channels, but the transformer {}; they belong to different models",
-         root.string(), z_dim, channels);
-  }
-}
-
 }  // namespace
 
 Pipeline::Impl::Impl(const ModelParts& parts, const PipelineOptions& options)
@@ -47,7 +29,7 @@ Pipeline::Impl::Impl(const ModelParts& parts, const PipelineOptions& options)
       vae(WeightStore(parts.vae, Component::kVae)),
       defaults(MakeDefaults(parts, scheduler)),
       pool(options.threads > 0 ? options.threads : DefaultThreadCount()) {
-  CheckPartsFit(*this, parts.root);
+  CheckPartsFit(text_encoder.config(), transformer.config(), vae.config(), parts.root);
 }
 
 Pipeline::Pipeline(const ModelFiles& model, const PipelineOptions& options) {

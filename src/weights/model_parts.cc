@@ -151,14 +151,18 @@ void FindBeside(const fs::path& part, ModelParts& parts) {
   if (parts.scheduler.empty() && IsFolder(above / "scheduler")) parts.scheduler = above / "scheduler";
 }
 
-void CheckComplete(const ModelFiles& files, const ModelParts& parts) {
+void CheckComplete(const ModelFiles& files, const ModelParts& parts, const std::vector<Component>& only) {
+  const auto needed = [&](std::string_view name) {
+    return only.empty() || std::any_of(only.begin(), only.end(),
+                                       [&](Component component) { return NameOf(component) == name; });
+  };
   struct Part {
     const fs::path& path;
     const char *name, *option;
   };
   std::string names, options;
   // A folder with an index has them all; elsewhere the scheduler's settings are the official ones.
-  const bool no_scheduler = !parts.pipeline_class.empty() && parts.scheduler.empty();
+  const bool no_scheduler = needed("scheduler") && !parts.pipeline_class.empty() && parts.scheduler.empty();
   for (const Part& part :
        {Part{parts.transformer, "transformer", "--transformer"},
         Part{parts.text_encoder, "text_encoder", "--text-encoder"}, Part{parts.vae, "vae", "--vae"},
@@ -167,6 +171,7 @@ void CheckComplete(const ModelFiles& files, const ModelParts& parts) {
       if (!Exists(part.path)) Fail(ErrorKind::kBadInput, "there is no {} {}", part.name, part.path.string());
       continue;
     }
+    if (!needed(part.name)) continue;
     names += (names.empty() ? "" : ", ") + std::string(part.name);
     options += (options.empty() ? "" : " … ") + std::string(part.option);
   }
@@ -185,7 +190,7 @@ void CheckComplete(const ModelFiles& files, const ModelParts& parts) {
 
 }  // namespace
 
-ModelParts FindModelParts(const ModelFiles& files) {
+ModelParts FindModelParts(const ModelFiles& files, const std::vector<Component>& only) {
   ModelParts parts{.transformer = files.transformer,
                    .text_encoder = files.text_encoder,
                    .vae = files.vae,
@@ -203,8 +208,10 @@ ModelParts FindModelParts(const ModelFiles& files) {
   FindBeside(parts.text_encoder, parts);
   FindBeside(parts.transformer, parts);
   if (parts.tokenizer.empty() && HasTokenizer(parts.text_encoder)) parts.tokenizer = parts.text_encoder;
-  CheckComplete(files, parts);
-  if (parts.root.empty()) parts.root = parts.transformer;
+  CheckComplete(files, parts, only);
+  for (const fs::path& part : {parts.transformer, parts.text_encoder, parts.vae}) {
+    if (parts.root.empty()) parts.root = part;
+  }
   return parts;
 }
 

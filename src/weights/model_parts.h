@@ -4,8 +4,10 @@
 
 #include <filesystem>
 #include <string>
+#include <vector>
 
 #include "qwen_image/model_files.h"
+#include "weights/component.h"
 
 namespace qwen_image {
 
@@ -17,7 +19,8 @@ struct ModelParts {
   std::filesystem::path scheduler;                       // a folder; empty: the official settings
 };
 
-// Throws Error kBadInput that says what a path is instead, or lists every part that is missing.
-ModelParts FindModelParts(const ModelFiles& files);
+// Throws Error kBadInput that says what a path is instead, or lists every part that is missing. If `only` is
+// not empty, nothing but these components needs to be there.
+ModelParts FindModelParts(const ModelFiles& files, const std::vector<Component>& only = {});
 
 }  // namespace qwen_image
