@@ -36,7 +36,15 @@ const WeightTensor* WeightBinder::Take(const std::string& name, const Shape& sha
 
 WeightMatrix WeightBinder::Matrix(const std::string& name, const Shape& shape) {
   const WeightTensor* tensor = Take(name, shape);
-  return tensor ? tensor->Matrix() : WeightMatrix();
+  if (!tensor) return {};
+  const WeightMatrix matrix = tensor->Matrix();
+  // Possible in GGUF, whose metadata may change a tensor's shape afterwards.
+  if (matrix.coding && matrix.cols % matrix.coding->unit() != 0) {
+    misshapen_.push_back(fmt::format("{} has rows of {} values, which are no whole blocks of {} ({})",
+                                     Printable(name), matrix.cols, matrix.coding->unit(), tensor->Format()));
+    return {};
+  }
+  return matrix;
 }
 
 std::vector<float> WeightBinder::Floats(const std::string& name, const Shape& shape) {
