@@ -95,6 +95,8 @@ class Pipeline {
   Pipeline(Pipeline&&) noexcept;
 
   const Defaults& defaults() const;
+  // "qwen-image", "edit", "edit-2509", "edit-2511"; empty where the files do not tell.
+  const std::string& variant() const;
   int threads() const;
 
   // Throws ErrorKind::kUsage for a request that cannot be drawn; cheap, does not compute.

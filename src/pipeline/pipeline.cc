@@ -38,13 +38,14 @@ void CheckPartsFit(const Pipeline::Impl& model, const std::filesystem::path& roo
 
 }  // namespace
 
-Pipeline::Impl::Impl(const ModelParts& parts, const PipelineOptions& options)
+Pipeline::Impl::Impl(const ModelParts& parts, const ModelFiles& files, const PipelineOptions& options)
     : check_memory(options.check_memory),
       scheduler(parts.scheduler.empty() ? OfficialScheduler() : ReadSchedulerConfig(parts.scheduler)),
       tokenizer(parts.tokenizer),
       text_encoder(WeightStore(parts.text_encoder, Component::kTextEncoder)),
       transformer(WeightStore(parts.transformer, Component::kTransformer)),
       vae(WeightStore(parts.vae, Component::kVae)),
+      variant(RecognizeVariant(parts, transformer.config().zero_cond_t, files.variant)),
       defaults(MakeDefaults(parts, scheduler)),
       pool(options.threads > 0 ? options.threads : DefaultThreadCount()) {
   CheckPartsFit(*this, parts.root);
@@ -53,13 +54,14 @@ Pipeline::Impl::Impl(const ModelParts& parts, const PipelineOptions& options)
 Pipeline::Pipeline(const ModelFiles& model, const PipelineOptions& options) {
   const ModelParts parts = FindModelParts(model);
   if (options.check_memory) CheckWeightsFit(parts);
-  impl_ = std::make_unique<Impl>(parts, options);
+  impl_ = std::make_unique<Impl>(parts, model, options);
 }
 
 Pipeline::~Pipeline() = default;
 Pipeline::Pipeline(Pipeline&&) noexcept = default;
 
 const Defaults& Pipeline::defaults() const { return impl_->defaults; }
+const std::string& Pipeline::variant() const { return impl_->variant.name; }
 int Pipeline::threads() const { return impl_->pool.size(); }
 
 void Pipeline::Check(const GenerateRequest& request) const {

@@ -13,7 +13,11 @@ namespace qwen_image {
 struct RecognizedFile {
   std::vector<Component> components;  // that it holds; a checkpoint holds several
   bool lora = false;
-  std::string what;  // for people: "the transformer of a Qwen-Image model", "a LoRA", "the weights of Flux"
+  bool vision_projector = false;  // llama.cpp's mmproj file
+  std::string other_model;        // "Flux 2", …: not one that runs here
+  std::string what;               // for people: "the transformer of a Qwen-Image model", "a LoRA; …", …
+
+  bool known() const { return !components.empty() || lora || vision_projector || !other_model.empty(); }
 };
 
 RecognizedFile Recognize(const WeightFile& file);
