@@ -2,21 +2,9 @@
 #include "core/fail.h"
 #include "pipeline/memory_check.h"
 #include "pipeline/pipeline_impl.h"
-#include "weights/model_defaults.h"
 
 namespace qwen_image {
 namespace {
-
-Defaults MakeDefaults(const ModelParts& parts, const SchedulerConfig& scheduler) {
-  Defaults defaults = OfficialDefaults(scheduler);
-  const ModelDefaults own = ReadModelDefaults(parts.root);
-  defaults.width = own.width.value_or(defaults.width);
-  defaults.height = own.height.value_or(defaults.height);
-  defaults.steps = own.steps.value_or(defaults.steps);
-  defaults.cfg = own.cfg.value_or(defaults.cfg);
-  defaults.negative_prompt = own.negative_prompt.value_or(defaults.negative_prompt);
-  return defaults;
-}
 
 // Parts of different models put together would only fail deep inside a product of matrices.
 void CheckPartsFit(const Pipeline::Impl& model, const std::filesystem::path& root) {
@@ -46,7 +34,7 @@ Pipeline::Impl::Impl(const ModelParts& parts, const ModelFiles& files, const Pip
       transformer(WeightStore(parts.transformer, Component::kTransformer)),
       vae(WeightStore(parts.vae, Component::kVae)),
       variant(RecognizeVariant(parts, transformer.config().zero_cond_t, files.variant)),
-      defaults(MakeDefaults(parts, scheduler)),
+      defaults(DefaultsFor(parts, scheduler)),
       pool(options.threads > 0 ? options.threads : DefaultThreadCount()) {
   CheckPartsFit(*this, parts.root);
 }
