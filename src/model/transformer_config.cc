@@ -14,12 +14,15 @@ TransformerConfig ConfigOfTensors(const WeightStore& store) {
   TransformerConfig c;
   const std::string block = "transformer_blocks.0.";
   const int64_t inner_dim = store.Rows("img_in.bias");
+  for (const std::string& name : {std::string("img_in.bias"), std::string("txt_norm.weight"),
+                                  std::string("proj_out.bias"), block + "attn.norm_q.weight"}) {
+    if (store.Rows(name) == 0) return c;  // not whole: binding will list what is missing
+  }
   c.num_layers = std::max<int64_t>(store.CountModules("transformer_blocks."), 1);
   c.joint_attention_dim = store.Rows("txt_norm.weight");
   c.in_channels = store.Rows("proj_out.bias");
   c.out_channels = c.in_channels / (c.patch_size * c.patch_size);
   const int64_t head_dim = store.Rows(block + "attn.norm_q.weight");
-  if (head_dim == 0 || inner_dim == 0) return c;  // not whole: binding will list what is missing
   if (head_dim != c.attention_head_dim || inner_dim % head_dim != 0) {
     Fail(ErrorKind::kBadInput,
          "{}: no config.json beside the transformer, and its heads are {} wide (all of them: {}). Those of "

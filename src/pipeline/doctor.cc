@@ -225,8 +225,10 @@ class Doctor {
     const bool plain_fp8 = HasPlainFp8();
     if (IsDistilled(scheduler_)) {
       Note(Health::kNote, "guidance",
-           fmt::format("distilled: {} steps and cfg 1 (off) by default; negative prompts do nothing",
-                       defaults.steps));
+           fmt::format("a distilled schedule (Lightning): {} steps and cfg {} by default; with cfg 1 "
+                       "negative prompts do "
+                       "nothing",
+                       defaults.steps, defaults.cfg));
       if (plain_fp8) {
         Note(Health::kWarning, "transformer",
              "fp8 without scales under a Lightning schedule: grids in the picture are a known trouble; "
