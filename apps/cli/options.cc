@@ -7,6 +7,8 @@
 
 #include "core/fail.h"
 #include "files/text.h"
+#include "hub/hub_cache.h"
+#include "hub/hub_environment.h"
 
 namespace qwen_image {
 namespace {
@@ -16,6 +18,14 @@ std::optional<uint64_t> ParseWhole(std::string_view text) {
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (text.empty() || error != std::errc() || end != text.data() + text.size()) return std::nullopt;
   return value;
+}
+
+// `asked` if it is there; else, if it can be the name of a repository, its folder in the Hugging Face cache.
+std::filesystem::path LocalOrDownloaded(const std::filesystem::path& asked) {
+  std::error_code error;
+  if (std::filesystem::exists(std::filesystem::symlink_status(asked, error))) return asked;
+  const auto repo = ParseRepoId(asked.string());
+  return repo ? FindSnapshot(HubCacheFolder(), *repo) : asked;
 }
 
 }  // namespace
@@ -43,8 +53,10 @@ void AddGenerateOptions(CLI::App& command, GenerateOptions& o) {
     o.has_prompt = true;
   });
   command.add_option("-o,--output", o.output, "The picture to write (default: picture-DATE-TIME.png)");
-  command.add_option("-m,--model", o.model,
-                     "Model folder in diffusers' layout (default: $QWEN_IMAGE_MODEL, or the embedded model)");
+  command.add_option(
+      "-m,--model", o.model,
+      "Model folder in diffusers' layout, or OWNER/NAME that was downloaded (see qwen-image pull; "
+      "default: $QWEN_IMAGE_MODEL, or the embedded model)");
   command.add_option("--prompts", o.prompts_file,
                      "Draw one picture for each line of this file, loading the model once");
   command.add_option("--from", o.from,
@@ -173,8 +185,9 @@ uint64_t ParseSeed(const std::string& text) {
 }
 
 std::filesystem::path FindModel(const std::filesystem::path& asked) {
-  if (!asked.empty()) return asked;
-  if (const char* variable = std::getenv("QWEN_IMAGE_MODEL"); variable && *variable) return variable;
+  if (!asked.empty()) return LocalOrDownloaded(asked);
+  if (const char* variable = std::getenv("QWEN_IMAGE_MODEL"); variable && *variable)
+    return LocalOrDownloaded(variable);
   std::error_code error;
   const std::filesystem::path program = std::filesystem::read_symlink("/proc/self/exe", error).parent_path();
   for (const std::filesystem::path& candidate :
@@ -188,8 +201,9 @@ std::filesystem::path FindModel(const std::filesystem::path& asked) {
 
 std::string ModelName(const std::filesystem::path& model) {
   std::error_code error;
-  const std::filesystem::path full = std::filesystem::absolute(model, error).lexically_normal();
-  return (full.has_filename() ? full : full.parent_path()).filename().string();  // also for "models/tiny/"
+  std::filesystem::path full = std::filesystem::absolute(model, error).lexically_normal();
+  if (!full.has_filename()) full = full.parent_path();  // also for "models/tiny/"
+  return RepoOfSnapshot(full).value_or(full.filename().string());
 }
 
 }  // namespace qwen_image

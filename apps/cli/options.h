@@ -68,11 +68,11 @@ std::pair<int64_t, int64_t> ParseSize(const std::string& text);
 // "42", or "random". Throws Error kUsage.
 uint64_t ParseSeed(const std::string& text);
 
-// --model, or $QWEN_IMAGE_MODEL, or the embedded model beside the program. Throws Error kBadInput if there is
-// none.
+// --model, or $QWEN_IMAGE_MODEL, or the embedded model beside the program. OWNER/NAME is looked for in the
+// Hugging Face cache unless there is a folder of that name. Throws Error kBadInput if there is none.
 std::filesystem::path FindModel(const std::filesystem::path& asked);
 
-// What a model is called in records: the name of its folder, without the way there.
+// What a model is called in records: the name of its folder, without the way there, or OWNER/NAME.
 std::string ModelName(const std::filesystem::path& model);
 
 }  // namespace qwen_image
