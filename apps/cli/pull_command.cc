@@ -18,8 +18,8 @@ namespace {
 
 std::string Bytes(uint64_t bytes) { return HumanBytes(static_cast<int64_t>(bytes)); }
 
-// "3.21 GB of 57.7 GB, 24.1 MB/s, 38 min 05 s left" on stderr: redrawn on a terminal, a line now and then
-// elsewhere.
+// "3 of 27 files, 3.21 GB of 57.7 GB, 24.1 MB/s, 38 min 05 s left" on stderr: redrawn on a terminal, a line
+// now and then elsewhere.
 class PullPrinter {
  public:
   explicit PullPrinter(bool quiet) : style_(ProgressPrinter::StyleFor(quiet)) {}
@@ -53,10 +53,10 @@ class PullPrinter {
   using Clock = std::chrono::steady_clock;
 
   std::string Describe(const PullProgress& p) const {
-    std::string text = fmt::format("file {} of {}, {} of {}", std::min(p.files + 1, p.total_files),
-                                   p.total_files, Bytes(p.bytes), Bytes(p.total_bytes));
+    std::string text =
+        fmt::format("{} of {} files, {} of {}", p.files, p.total_files, Bytes(p.bytes), Bytes(p.total_bytes));
     if (const double rate = rate_.BytesPerSecond(); rate > 0) {
-      text += fmt::format(", {:.1f} MB/s, {} left", rate / 1e6,
+      text += fmt::format(", {}/s, {} left", HumanBytes(static_cast<int64_t>(rate)),
                           HumanSeconds(static_cast<double>(p.total_bytes - p.bytes) / rate));
     }
     return text;
