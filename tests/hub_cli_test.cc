@@ -3,7 +3,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <condition_variable>
 #include <csignal>
+#include <mutex>
 
 #include "cli_harness.h"
 #include "files/json.h"
@@ -134,6 +136,24 @@ TEST_F(HubCli, ProgressOnATerminal) {
   const RunResult result = RunProgram({"pull", kRepo}, options);
   EXPECT_EQ(result.exit_code, 0);
   EXPECT_THAT(result.err, AllOf(StartsWith("\r\x1b[2K0 of 12 files, 0 B of "), EndsWith("\r\x1b[2K")));
+}
+
+TEST_F(HubCli, AsManyAtATimeAsAskedFor) {
+  // The answers end only when four were asked for.
+  std::mutex mutex;
+  std::condition_variable change;
+  int asked = 0;
+  hub_.fault = [&](const TestRequest& request, TestResponse& answer) {
+    if (answer.status != 200 || request.path.starts_with("/api/")) return;
+    answer.says_length = false;
+    answer.when_sent = [&] {
+      std::unique_lock lock(mutex);
+      ++asked;
+      change.notify_all();
+      EXPECT_TRUE(change.wait_for(lock, std::chrono::seconds(20), [&] { return asked >= 4; }));
+    };
+  };
+  EXPECT_EQ(Run({"pull", kRepo, "--parallel", "4", "-q"}).exit_code, 0);
 }
 
 TEST_F(HubCli, QuietIsQuiet) {

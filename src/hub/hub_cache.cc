@@ -50,12 +50,12 @@ std::vector<std::string> SnapshotNames(const fs::path& repo_folder) {
   return names;
 }
 
-// What refs/<revision> holds; empty if there is no such file, or it holds something else than a commit.
+// What refs/<revision> holds; empty if there is no such file. It is compared with names only, never followed.
 std::string ReadRef(const fs::path& repo_folder, const std::string& revision) {
   std::ifstream file(repo_folder / "refs" / revision, std::ios::binary);
   std::string commit;
   file >> commit;  // up to white space: other tools may have ended the line
-  return IsCommitHash(commit) ? commit : "";
+  return commit;
 }
 
 bool HasUnfinishedBlobs(const fs::path& repo_folder) {
