@@ -18,6 +18,7 @@
 #include "kernels/kernels.h"
 #include "options.h"
 #include "print.h"
+#include "pull_command.h"
 #include "qwen_image/qwen_image.h"
 
 namespace qwen_image {
@@ -94,6 +95,9 @@ int Main(int argc, char** argv) {
   CLI::App* inspect_command =
       app.add_subcommand("inspect", "Look into weight files: keys, statistics, what is wrong; compare two");
   AddInspectOptions(*inspect_command, inspect);
+  PullCommandOptions pull;
+  CLI::App* pull_command = app.add_subcommand("pull", "Download a model from Hugging Face");
+  AddPullOptions(*pull_command, pull);
 
   DoctorOptions doctor;
   CLI::App* doctor_command =
@@ -122,6 +126,8 @@ int Main(int argc, char** argv) {
     code = RunInspect(inspect, interrupted);
   } else if (doctor_command->parsed()) {
     code = RunDoctor(doctor, interrupted);
+  } else if (pull_command->parsed()) {
+    code = RunPull(pull, interrupted);
   } else {
     code = RunGenerate(generate, debug, interrupted);
     if (!generate.json) return code;  // the picture is the result, not what is said about it
