@@ -78,8 +78,8 @@ void CheckWeightsFit(const ModelParts& parts) {
 void CheckWorkspaceFits(const Pipeline::Impl& model, const GenerateRequest& request,
                         const Settings& settings) {
   const int64_t available = AvailableMemory();
-  const int64_t denoise = model.transformer.store().total_bytes() +
-                          TransformerWorkspace(model.transformer.config(), request, settings);
+  const int64_t denoise =
+      model.transformer.total_bytes() + TransformerWorkspace(model.transformer.config(), request, settings);
   const int64_t decode =
       model.vae.store().total_bytes() + VaeWorkspace(model.vae.config(), request, settings);
   const int64_t needed = std::max(denoise, decode);

@@ -38,28 +38,31 @@ void CheckPartsFit(const Pipeline::Impl& model, const std::filesystem::path& roo
 
 }  // namespace
 
-Pipeline::Impl::Impl(const ModelParts& parts, const PipelineOptions& options)
+Pipeline::Impl::Impl(const ModelParts& parts, const std::vector<LoraFile>& loras,
+                     const PipelineOptions& options)
     : check_memory(options.check_memory),
       scheduler(parts.scheduler.empty() ? OfficialScheduler() : ReadSchedulerConfig(parts.scheduler)),
       tokenizer(parts.tokenizer),
       text_encoder(WeightStore(parts.text_encoder, Component::kTextEncoder)),
-      transformer(WeightStore(parts.transformer, Component::kTransformer)),
+      transformer(WeightStore(parts.transformer, Component::kTransformer), LoraSet(loras)),
       vae(WeightStore(parts.vae, Component::kVae)),
       defaults(MakeDefaults(parts, scheduler)),
       pool(options.threads > 0 ? options.threads : DefaultThreadCount()) {
   CheckPartsFit(*this, parts.root);
+  UseLightning(transformer.loras().applied(), scheduler, defaults);
 }
 
 Pipeline::Pipeline(const ModelFiles& model, const PipelineOptions& options) {
   const ModelParts parts = FindModelParts(model);
   if (options.check_memory) CheckWeightsFit(parts);
-  impl_ = std::make_unique<Impl>(parts, options);
+  impl_ = std::make_unique<Impl>(parts, model.loras, options);
 }
 
 Pipeline::~Pipeline() = default;
 Pipeline::Pipeline(Pipeline&&) noexcept = default;
 
 const Defaults& Pipeline::defaults() const { return impl_->defaults; }
+const std::vector<AppliedLora>& Pipeline::loras() const { return impl_->transformer.loras().applied(); }
 int Pipeline::threads() const { return impl_->pool.size(); }
 
 void Pipeline::Check(const GenerateRequest& request) const {

@@ -14,7 +14,7 @@
 namespace qwen_image {
 
 struct Pipeline::Impl {
-  Impl(const ModelParts& parts, const PipelineOptions& options);
+  Impl(const ModelParts& parts, const std::vector<LoraFile>& loras, const PipelineOptions& options);
 
   bool check_memory;
   SchedulerConfig scheduler;

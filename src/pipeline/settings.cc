@@ -31,6 +31,12 @@ void CheckSize(int64_t width, int64_t height) {
        NearestValidSide(std::clamp<int64_t>(height, 0, kMaxSide)));
 }
 
+// Distilled models (Lightning) bring a schedule with a constant shift and no terminal; they need no guidance.
+bool IsDistilled(const SchedulerConfig& scheduler) {
+  return scheduler.use_dynamic_shifting && scheduler.base_shift == scheduler.max_shift &&
+         !scheduler.shift_terminal;
+}
+
 void CheckLatents(const InitialLatents& latents, TokenGrid grid, int64_t channels) {
   const Shape packed = {1, grid.height * grid.width, 4 * channels};
   const Shape plain = {1, 1, channels, 2 * grid.height, 2 * grid.width};
@@ -74,15 +80,23 @@ Settings ResolveSettings(const GenerateRequest& request, const Defaults& default
 
 Defaults OfficialDefaults(const SchedulerConfig& scheduler) {
   Defaults defaults;  // as the model's card uses it
-  // Distilled models (Lightning) bring a schedule with a constant shift and no terminal; they need no
-  // guidance.
-  const bool distilled = scheduler.use_dynamic_shifting && scheduler.base_shift == scheduler.max_shift &&
-                         !scheduler.shift_terminal;
-  if (distilled) {
+  if (IsDistilled(scheduler)) {
     defaults.steps = 8;
     defaults.cfg = 1.0;
   }
   return defaults;
+}
+
+void UseLightning(const std::vector<AppliedLora>& loras, SchedulerConfig& scheduler, Defaults& defaults) {
+  int64_t steps = 0;
+  for (const AppliedLora& lora : loras) {
+    if (lora.scale != 0) steps = std::max(steps, lora.lightning_steps);
+  }
+  if (steps == 0 || IsDistilled(scheduler)) return;
+  scheduler = LightningScheduler();
+  defaults.steps = steps;
+  defaults.cfg = 1.0;
+  defaults.lightning = true;
 }
 
 }  // namespace qwen_image
