@@ -38,10 +38,15 @@ def finish(writer):
     writer.close()
 
 
+def file_type(type_name):
+    return gguf.LlamaFileType.ALL_F32 if type_name == "F32" else gguf.LlamaFileType[f"MOSTLY_{type_name}"]
+
+
 def write_transformer(path, tensors, type_name):
     path.parent.mkdir(parents=True, exist_ok=True)
     writer = gguf.GGUFWriter(path, "qwen_image")
     writer.add_quantization_version(gguf.GGML_QUANT_VERSION)
+    writer.add_file_type(file_type(type_name))
     for name, tensor in tensors.items():
         add_tensor(writer, name, tensor, gguf.GGMLQuantizationType[type_name])
     finish(writer)
@@ -84,6 +89,7 @@ def write_text_encoder(path, model, type_name):
     writer.add_rope_freq_base(rope["rope_theta"])
     writer.add_layer_norm_rms_eps(text["rms_norm_eps"])
     writer.add_quantization_version(gguf.GGML_QUANT_VERSION)
+    writer.add_file_type(file_type(type_name))
     add_tokenizer(writer, model.folder / "tokenizer", text["vocab_size"])
     for name, tensor in model.tensors["text_encoder"].items():
         if not is_optional(name):

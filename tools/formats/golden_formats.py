@@ -85,23 +85,26 @@ def some_matrices(layers, rows, columns=256):
     return tensors | {"txt_norm.weight": 1 + 0.2 * torch.randn(columns, generator=generator)}
 
 
+def summary(value):
+    """What a test can compare a float32 tensor with."""
+    flat = value.double().flatten()
+    places = sorted({round(step * (len(flat) - 1) / (PROBES - 1)) for step in range(PROBES)})
+    return {
+        "shape": list(value.shape),
+        "sum": float(flat.sum()),
+        "sum_squares": float((flat * flat).sum()),
+        "ordered_sum": float((flat * (torch.arange(len(flat)) % PERIOD)).sum()),
+        "probes": [[place, float(flat[place])] for place in places],
+    }
+
+
 class Goldens:
     def __init__(self, out):
         self._out = out
         self._entries = []
 
     def note(self, path, component, tool, values):
-        tensors = {}
-        for name, value in sorted(values.items()):
-            flat = value.double().flatten()
-            places = sorted({round(step * (len(flat) - 1) / (PROBES - 1)) for step in range(PROBES)})
-            tensors[name] = {
-                "shape": list(value.shape),
-                "sum": float(flat.sum()),
-                "sum_squares": float((flat * flat).sum()),
-                "ordered_sum": float((flat * (torch.arange(len(flat)) % PERIOD)).sum()),
-                "probes": [[place, float(flat[place])] for place in places],
-            }
+        tensors = {name: summary(value) for name, value in sorted(values.items())}
         self._entries.append({"path": path, "component": component, "tool": version_of(tool), "tensors": tensors})
 
     def part(self, model, path, component, tool, part):

@@ -21,7 +21,7 @@ from model_folder import COMPONENTS, Model, is_optional, read_json, write_json
 
 PACKAGES = {"safetensors": "safetensors", "comfy-kitchen": "comfy-kitchen", "mlx": "mlx", "mflux": "mflux", "gguf": "gguf"}
 # The largest relative error (root mean square) that a form's storage explains.
-LIMITS = {2: 0.6, 3: 0.3, 4: 0.15, 5: 0.08, 6: 0.04, 8: 0.03, 16: 0.003, 32: 0.0}
+LIMITS = {2: 0.6, 3: 0.3, 4: 0.15, 5: 0.08, 6: 0.04, 8: 0.05, 16: 0.003, 32: 0.0}
 
 
 def all_forms(program=None):
