@@ -27,6 +27,7 @@ class Doctor {
     if (!Locate()) return std::move(found_);
     ExamineParts();
     if (transformer_) ExamineVariant();
+    if (transformer_ && !files_.loras.empty()) ExamineLoras();
     if (text_encoder_) ExamineVision();
     if (transformer_ && text_encoder_ && vae_) ExamineFit();
     if (found_.usable()) ExaminePictures();
@@ -160,6 +161,24 @@ class Doctor {
       Note(Health::kNote, "variant", "editing is not supported yet; text to picture works");
   }
 
+  void ExamineLoras() {
+    LoraSet loras;
+    const bool fit = Try("lora", [&] {
+      loras = LoraSet(files_.loras);
+      loras.TakeAll(transformer_->store());
+      loras.Finish();
+    });
+    if (!fit) return;
+    for (const AppliedLora& lora : loras.applied()) {
+      Note(Health::kGood, "lora",
+           fmt::format("{} × {}: {} of {} layers, rank {}", lora.name, lora.scale, lora.layers, lora.total,
+                       lora.min_rank == lora.max_rank
+                           ? fmt::format("{}", lora.min_rank)
+                           : fmt::format("{} to {}", lora.min_rank, lora.max_rank)));
+    }
+    loras_ = loras.applied();
+  }
+
   void ExamineVision() {
     const auto& tensors = text_encoder_->store().tensors();
     const auto first = tensors.lower_bound("model.visual.");
@@ -192,6 +211,7 @@ class Doctor {
   void ExaminePictures() {
     Defaults defaults;
     if (!Try("qwen_image.json", [&] { defaults = DefaultsFor(parts_, scheduler_); })) return;
+    UseLightning(loras_, scheduler_, defaults);
     found_.defaults = defaults;
     const StepEstimate estimate(*transformer_, pool_);
     std::vector<std::pair<int64_t, int64_t>> sizes = {{512, 512}, {1024, 1024}};
@@ -262,6 +282,7 @@ class Doctor {
   const CancelFlag& cancel_;
   ModelParts parts_;
   SchedulerConfig scheduler_;
+  std::vector<AppliedLora> loras_;
   std::unique_ptr<Transformer> transformer_;
   std::unique_ptr<TextEncoder> text_encoder_;
   std::unique_ptr<Vae> vae_;

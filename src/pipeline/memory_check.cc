@@ -77,10 +77,10 @@ void CheckWeightsFit(const ModelParts& parts) {
 
 MemoryNeed EstimateMemory(const TextEncoder& text_encoder, const Transformer& transformer, const Vae& vae,
                           const GenerateRequest& request, const Settings& settings) {
-  return {.encode = text_encoder.store().total_bytes(),
-          .denoise = transformer.store().total_bytes() +
-                     TransformerWorkspace(transformer.config(), request, settings),
-          .decode = vae.store().total_bytes() + VaeWorkspace(vae.config(), request, settings)};
+  return {
+      .encode = text_encoder.store().total_bytes(),
+      .denoise = transformer.total_bytes() + TransformerWorkspace(transformer.config(), request, settings),
+      .decode = vae.store().total_bytes() + VaeWorkspace(vae.config(), request, settings)};
 }
 
 void CheckWorkspaceFits(const Pipeline::Impl& model, const GenerateRequest& request,

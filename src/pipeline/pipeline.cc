@@ -31,12 +31,13 @@ Pipeline::Impl::Impl(const ModelParts& parts, const ModelFiles& files, const Pip
       scheduler(parts.scheduler.empty() ? OfficialScheduler() : ReadSchedulerConfig(parts.scheduler)),
       tokenizer(parts.tokenizer),
       text_encoder(WeightStore(parts.text_encoder, Component::kTextEncoder)),
-      transformer(WeightStore(parts.transformer, Component::kTransformer)),
+      transformer(WeightStore(parts.transformer, Component::kTransformer), LoraSet(files.loras)),
       vae(WeightStore(parts.vae, Component::kVae)),
       variant(RecognizeVariant(parts, transformer.config().zero_cond_t, files.variant)),
       defaults(DefaultsFor(parts, scheduler)),
       pool(options.threads > 0 ? options.threads : DefaultThreadCount()) {
   CheckPartsFit(*this, parts.root);
+  UseLightning(transformer.loras().applied(), scheduler, defaults);
 }
 
 Pipeline::Pipeline(const ModelFiles& model, const PipelineOptions& options) {
@@ -50,6 +51,7 @@ Pipeline::Pipeline(Pipeline&&) noexcept = default;
 
 const Defaults& Pipeline::defaults() const { return impl_->defaults; }
 const std::string& Pipeline::variant() const { return impl_->variant.name; }
+const std::vector<AppliedLora>& Pipeline::loras() const { return impl_->transformer.loras().applied(); }
 int Pipeline::threads() const { return impl_->pool.size(); }
 
 void Pipeline::Check(const GenerateRequest& request) const {

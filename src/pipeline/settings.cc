@@ -98,4 +98,16 @@ Defaults DefaultsFor(const ModelParts& parts, const SchedulerConfig& scheduler) 
   return defaults;
 }
 
+void UseLightning(const std::vector<AppliedLora>& loras, SchedulerConfig& scheduler, Defaults& defaults) {
+  int64_t steps = 0;
+  for (const AppliedLora& lora : loras) {
+    if (lora.scale != 0) steps = std::max(steps, lora.lightning_steps);
+  }
+  if (steps == 0 || IsDistilled(scheduler)) return;
+  scheduler = LightningScheduler();
+  defaults.steps = steps;
+  defaults.cfg = 1.0;
+  defaults.lightning = true;
+}
+
 }  // namespace qwen_image

@@ -31,4 +31,9 @@ Defaults OfficialDefaults(const SchedulerConfig& scheduler);
 // … and with what its qwen_image.json says. Throws Error kBadInput.
 Defaults DefaultsFor(const ModelParts& parts, const SchedulerConfig& scheduler);
 
+// With a Lightning LoRA the model is to be run as that was trained: few steps, no guidance, other noise
+// levels. Of several the one with the most steps decides. A model that is distilled itself stays as it is,
+// and so does one whose Lightning LoRA has the scale 0.
+void UseLightning(const std::vector<AppliedLora>& loras, SchedulerConfig& scheduler, Defaults& defaults);
+
 }  // namespace qwen_image

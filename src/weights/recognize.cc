@@ -80,6 +80,13 @@ bool IsLoraTensor(const std::string& name) {
                      [&](const char* part) { return name.find(part) != name.npos; });
 }
 
+std::string_view OtherModelWith(std::string_view name) {
+  for (const OtherModel& other : kOtherModels) {
+    if (name.starts_with(other.sign)) return other.name;
+  }
+  return "";
+}
+
 RecognizedFile Recognize(const WeightFile& file) {
   RecognizedFile found;
   if (IsVisionProjector(file)) {

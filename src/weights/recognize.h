@@ -3,6 +3,7 @@
 
 #include <filesystem>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "files/weight_file.h"
@@ -22,6 +23,9 @@ struct RecognizedFile {
 
 RecognizedFile Recognize(const WeightFile& file);
 RecognizedFile RecognizeFile(const std::filesystem::path& path);  // throws Error kBadInput if unreadable
+
+// The model that has a tensor or module of this name and is none that runs here; empty if none is known.
+std::string_view OtherModelWith(std::string_view name);
 
 bool IsLoraTensor(const std::string& name);
 
