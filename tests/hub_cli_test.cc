@@ -5,6 +5,7 @@
 
 #include <condition_variable>
 #include <csignal>
+#include <fstream>
 #include <mutex>
 
 #include "cli_harness.h"
@@ -204,6 +205,24 @@ TEST_F(HubCli, InterruptedAndResumed) {
   hub_.fault = nullptr;
   EXPECT_EQ(Run({"pull", kRepo, "-q"}).exit_code, 0);
   EXPECT_EQ(ReadBytes(Snapshot() / kTransformer), ReadBytes(kTiny / kTransformer));
+}
+
+// The repositories of docs/models.md are out of reach; that their commands are understood is not.
+TEST_F(HubCli, DocumentedCommandsAreUnderstood) {
+  constexpr std::string_view kPull = "build/release/qwen-image pull ";
+  std::ifstream document(fs::path(QWEN_IMAGE_SOURCE_DIR) / "docs/models.md");
+  RunOptions options = Options();
+  options.program = "/bin/sh";
+  options.environment["HF_HUB_OFFLINE"] = "1";
+  int tried = 0;
+  for (std::string line; std::getline(document, line);) {
+    if (!line.starts_with(kPull)) continue;
+    const RunResult result =
+        RunProgram({"-c", "'" QWEN_IMAGE_PROGRAM "' pull " + line.substr(kPull.size())}, options);
+    EXPECT_EQ(result.err, "qwen-image: HF_HUB_OFFLINE is set; unset it to download\n") << line;
+    ++tried;
+  }
+  EXPECT_GE(tried, 4);
 }
 
 TEST_F(HubCli, WrongUsage) {
