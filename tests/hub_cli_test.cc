@@ -3,10 +3,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <condition_variable>
 #include <csignal>
 #include <fstream>
-#include <mutex>
+#include <memory>
 
 #include "cli_harness.h"
 #include "files/json.h"
@@ -140,19 +139,10 @@ TEST_F(HubCli, ProgressOnATerminal) {
 }
 
 TEST_F(HubCli, AsManyAtATimeAsAskedFor) {
-  // The answers end only when four were asked for.
-  std::mutex mutex;
-  std::condition_variable change;
-  int asked = 0;
-  hub_.fault = [&](const TestRequest& request, TestResponse& answer) {
+  hub_.fault = [gate = std::make_shared<Gate>(4)](const TestRequest& request, TestResponse& answer) {
     if (answer.status != 200 || request.path.starts_with("/api/")) return;
-    answer.says_length = false;
-    answer.when_sent = [&] {
-      std::unique_lock lock(mutex);
-      ++asked;
-      change.notify_all();
-      EXPECT_TRUE(change.wait_for(lock, std::chrono::seconds(20), [&] { return asked >= 4; }));
-    };
+    answer.says_length = false;  // the answers end only when four were asked for
+    answer.when_sent = [gate] { EXPECT_TRUE(gate->Pass()); };
   };
   EXPECT_EQ(Run({"pull", kRepo, "--parallel", "4", "-q"}).exit_code, 0);
 }
