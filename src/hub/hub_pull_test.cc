@@ -1,7 +1,7 @@
 // Pulling from a server that behaves: what is asked for, and what the cache holds afterwards.
 #include "hub/hub_pull.h"
 
-#include <condition_variable>
+#include <memory>
 
 #include "hub/pull_testing.h"
 
@@ -150,21 +150,12 @@ TEST_F(HubPull, ManyFilesOnManyThreads) {
 
 TEST_F(HubPull, ParallelMeansAtTheSameTime) {
   hub_.Add("vae/weights.safetensors", SomeBytes(1000), true);
-  // Each answer ends only when the other was asked for too.
-  std::mutex mutex;
-  std::condition_variable both_asked;
-  int asked = 0;
   PullRequest request = Request();
   request.parallel = 2;
-  hub_.fault = [&](const TestRequest& made, TestResponse& answer) {
+  hub_.fault = [gate = std::make_shared<Gate>(2)](const TestRequest& made, TestResponse& answer) {
     if (!made.path.starts_with("/blobs/")) return;
-    answer.when_sent = [&] {
-      std::unique_lock lock(mutex);
-      ++asked;
-      both_asked.notify_all();
-      EXPECT_TRUE(both_asked.wait_for(lock, std::chrono::seconds(20), [&] { return asked >= 2; }));
-    };
-    answer.says_length = false;  // so that the end comes only after the wait
+    answer.when_sent = [gate] { EXPECT_TRUE(gate->Pass()); };
+    answer.says_length = false;  // so that an answer ends only when the other was asked for too
   };
   Pull(request, {});
   EXPECT_EQ(Pulled(kWeights), weights_);

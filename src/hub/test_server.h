@@ -1,6 +1,8 @@
 // A small HTTP server for tests, on 127.0.0.1, that can misbehave.
 #pragma once
 
+#include <chrono>
+#include <condition_variable>
 #include <functional>
 #include <map>
 #include <mutex>
@@ -27,6 +29,24 @@ struct TestResponse {
   size_t cut_after = std::string::npos;  // bytes of the body, then the connection ends
   bool hold = false;                     // there, wait until the client ends it instead
   std::function<void()> when_sent;       // what there is to send
+};
+
+// Lets nobody pass before `count` have come.
+class Gate {
+ public:
+  explicit Gate(int count) : count_(count) {}
+
+  bool Pass() {  // false: the others did not come in a time that is long for any machine
+    std::unique_lock lock(mutex_);
+    --count_;
+    changed_.notify_all();
+    return changed_.wait_for(lock, std::chrono::seconds(20), [this] { return count_ <= 0; });
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  int count_;
 };
 
 class TestServer {
