@@ -72,7 +72,9 @@ def dequantize_comfy(tensor, tensors, layer):
     settings = comfy_settings(tensors, layer)
     options = {key: settings[key] for key in ("convrot", "convrot_groupsize") if key in settings}
     scale = scale.float().reshape(()) if scale.numel() == 1 else scale.float()
-    return layout.dequantize(tensor, layout.Params(scale=scale, orig_dtype=torch.float32, orig_shape=tuple(tensor.shape), **options))
+    return layout.dequantize(
+        tensor, layout.Params(scale=scale, orig_dtype=torch.float32, orig_shape=tuple(tensor.shape), **options)
+    )
 
 
 def comfy_settings(tensors, layer):
@@ -144,4 +146,6 @@ def read_part(root, component, part, model):
     # Tables that mflux computes and saves.
     values = {name: tensor for name, tensor in values.items() if not name.endswith("inv_freq")}
     # stable-diffusion.cpp folds the first two axes of a convolution of five.
-    return {name: tensor.reshape(expected[name].shape) if name in expected else tensor for name, tensor in values.items()}
+    return {
+        name: tensor.reshape(expected[name].shape) if name in expected else tensor for name, tensor in values.items()
+    }
