@@ -185,7 +185,8 @@ def table(results):
         "- *against unquantized*: PSNR of the form's picture against the one of the same model before it was put into "
         "that form: what the form itself costs. Only `tiny` is trained; the weights of the others are random, and their "
         "figures say nothing about a trained model.",
-        "- *transformer*: size of its file.",
+        "- *transformer*: size of its file. Most rows of `tiny` have 128 values, which ggml's blocks of 256 (K, IQ4_XS) do "
+        "not divide: these forms leave most of its matrices in bfloat16.",
         "",
     ]
     for model, (settings, rows) in results.items():

@@ -51,10 +51,6 @@ def scaled(tensors):
         layer, _, parameter = name.rpartition(".")
         if name.endswith(".weight._data"):
             values[name[: -len("._data")]] = tensor.float() * tensors[f"{layer}._scale"].float()
-        elif parameter == "_weight_qdata":
-            point = tensors.get(f"{layer}._weight_zero_point")
-            shifted = tensor.float() - (0 if point is None else point.float())
-            values[f"{layer}.weight"] = shifted * tensors[f"{layer}._weight_scale"].float()
         elif parameter == "weight" and tensor.dtype in (torch.float8_e4m3fn, torch.float8_e5m2, torch.int8):
             values[name] = dequantize_comfy(tensor, tensors, layer)
         elif parameter in ("weight", "bias", "gamma"):

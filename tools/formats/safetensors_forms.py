@@ -92,41 +92,23 @@ def comfy_quant_int8(tensors, per_row):
     return comfy_quant(tensors, TensorWiseINT8Layout, {"format": "int8_tensorwise"}, per_channel=per_row)
 
 
-def quantized_state(tensors, quantize):
-    """The matrices as the linear layers of a module, which QUANTIZE changes in place; returns its state dict."""
-    stored = {name: tensor.to(torch.bfloat16) for name, tensor in tensors.items() if not is_matrix(name, tensor)}
-    for name, tensor in tensors.items():
-        if is_matrix(name, tensor):
-            linear = torch.nn.Linear(tensor.shape[1], tensor.shape[0], bias=False, dtype=torch.bfloat16)
-            linear.weight = torch.nn.Parameter(tensor.to(torch.bfloat16))
-            layer = name.removesuffix(".weight")
-            stored |= {f"{layer}.{key}": value for key, value in quantize(linear).items()}
-    return stored
-
-
 def quanto_int8(tensors):
+    """optimum-quanto's state dict: a scale per row, and activation scales that are never used."""
     from optimum.quanto import freeze, qint8, quantize
 
-    def run(linear):
-        module = torch.nn.Sequential(linear)
+    stored = {}
+    for name, tensor in tensors.items():
+        if not is_matrix(name, tensor):
+            stored[name] = tensor.to(torch.bfloat16)
+            continue
+        layer = torch.nn.Linear(tensor.shape[1], tensor.shape[0], bias=False, dtype=torch.bfloat16)
+        layer.weight = torch.nn.Parameter(tensor.to(torch.bfloat16))
+        module = torch.nn.ModuleDict({"layer": layer})
         quantize(module, weights=qint8)
         freeze(module)
-        return {key.removeprefix("0."): value for key, value in module.state_dict().items()}
-
-    return quantized_state(tensors, run)
-
-
-def torchao_int8(tensors):
-    from torchao.prototype.safetensors.safetensors_support import flatten_tensor_state_dict
-    from torchao.quantization import Int8WeightOnlyConfig, quantize_
-
-    def run(linear):
-        module = torch.nn.Sequential(linear)
-        quantize_(module, Int8WeightOnlyConfig(version=2))
-        state, _metadata = flatten_tensor_state_dict(module.state_dict())
-        return {key.removeprefix("0."): value for key, value in state.items()}
-
-    return quantized_state(tensors, run)
+        path = name.removesuffix(".weight")
+        stored |= {key.replace("layer", path, 1): value for key, value in module.state_dict().items()}
+    return stored
 
 
 def write_vae_file(model, out):
@@ -181,7 +163,6 @@ def forms():
         "comfy_quant_int8": ("comfy-kitchen", int8, {}),
         "comfy_quant_int8_row": ("comfy-kitchen", int8_row, {"prefix": PREFIX}),
         "quanto_int8": ("optimum-quanto", quanto_int8, {}),
-        "torchao_int8": ("torchao", torchao_int8, {}),
     }
     for name, (tool, transformer, options) in comfy.items():
         table[name] = (tool, partial(comfy_form, transformer=transformer, **options), split)
