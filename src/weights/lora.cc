@@ -139,9 +139,10 @@ void LoraSet::Finish() {
     const std::vector<std::string> unmatched = Unmatched(loras_[i]);
     lines.insert(lines.end(), unmatched.begin(), unmatched.end());
     if (lines.empty()) continue;
-    message += fmt::format("{}{}: this LoRA cannot be applied; {} of its {} layers fit the transformer",
-                           message.empty() ? "" : "\n", loras_[i].contents.file->path().string(),
-                           applied_[i].layers, applied_[i].total);
+    message += fmt::format("{}{}: this LoRA cannot be applied", message.empty() ? "" : "\n",
+                           loras_[i].contents.file->path().string());
+    if (applied_[i].total > 0)
+      message += fmt::format("; {} of {} layers fit the transformer", applied_[i].layers, applied_[i].total);
     for (size_t n = 0; n < std::min(lines.size(), kMaxLines); ++n) message += "\n  " + lines[n];
     if (lines.size() > kMaxLines) message += fmt::format("\n  … and {} more", lines.size() - kMaxLines);
   }

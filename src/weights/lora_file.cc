@@ -74,10 +74,14 @@ class LoraReader {
     const std::string where = contents_.file->path().string();
     if (layers_.empty() && refused_.empty()) {
       const RecognizedFile found = Recognize(*contents_.file);
-      const bool known = !found.components.empty() || !found.what.starts_with("no part");
-      Fail(ErrorKind::kBadInput, "{}: a LoRA is expected here, but {}", where,
-           known ? "this is " + found.what
-                 : fmt::format("none of its {} tensors is a part of one", contents_.file->tensors().size()));
+      if (!found.components.empty()) {
+        Fail(ErrorKind::kBadInput, "{}: a LoRA is expected here, but this is {}; name it with --model", where,
+             found.what);
+      }
+      Fail(ErrorKind::kBadInput,
+           "{}: a LoRA is expected here, but none of the file's {} tensors is a part of "
+           "one",
+           where, contents_.file->tensors().size());
     }
     constexpr size_t kShown = 5;
     for (const auto& [kind, names] : refused_) {
