@@ -121,12 +121,11 @@ ConvertOptions LibraryOptions(const ConvertCommandOptions& o) {
 }
 
 ModelFiles SourceOf(const ConvertCommandOptions& o) {
-  if (o.source.empty()) return FindModel(o.files);
-  if (!o.files.model.empty())
+  if (!o.source.empty() && !o.files.model.empty())
     Fail(ErrorKind::kUsage, "the model is named twice, as {} and with --model", o.source.string());
   ModelFiles files = o.files;
-  files.model = o.source;
-  return files;
+  if (!o.source.empty()) files.model = o.source;
+  return FindModel(files);
 }
 
 void PrintResult(const ConvertCommandOptions& o, const ConversionResult& result, double seconds) {

@@ -12,12 +12,14 @@
 #include "convert_command.h"
 #include "core/cancel.h"
 #include "core/fail.h"
+#include "doctor_command.h"
 #include "files/text.h"
 #include "generate_command.h"
 #include "inspect_command.h"
 #include "kernels/kernels.h"
 #include "options.h"
 #include "print.h"
+#include "pull_command.h"
 #include "qwen_image/qwen_image.h"
 
 namespace qwen_image {
@@ -72,9 +74,9 @@ int Main(int argc, char** argv) {
   app.require_subcommand(0, 1);
   app.set_version_flag("--version", fmt::format("qwen-image {} ({})", Version(), InstructionSet()));
   app.footer(
-      "Exit codes: 0 success, 1 a comparison failed, 2 wrong usage, 3 bad input file, 4 does not fit in "
-      "memory,\n"
-      "5 cannot write the output, 70 a bug in the program, 130 interrupted.\n\n"
+      "Exit codes: 0 success, 1 a comparison failed or a model is not usable, 2 wrong usage, 3 bad input "
+      "file,\n"
+      "4 does not fit in memory, 5 cannot write the output, 70 a bug in the program, 130 interrupted.\n\n"
       "Example:\n  qwen-image generate \"a red circle on a blue background\" -o circle.png\n"
       "More:     qwen-image generate --help");
   DebugOptions debug;
@@ -98,6 +100,14 @@ int Main(int argc, char** argv) {
   CLI::App* inspect_command =
       app.add_subcommand("inspect", "Look into weight files: keys, statistics, what is wrong; compare two");
   AddInspectOptions(*inspect_command, inspect);
+  PullCommandOptions pull;
+  CLI::App* pull_command = app.add_subcommand("pull", "Download a model from Hugging Face");
+  AddPullOptions(*pull_command, pull);
+
+  DoctorOptions doctor;
+  CLI::App* doctor_command =
+      app.add_subcommand("doctor", "What a model is, whether it is whole and fits, what would go wrong");
+  AddDoctorOptions(*doctor_command, doctor);
 
   try {
     app.parse(argc, argv);
@@ -121,6 +131,10 @@ int Main(int argc, char** argv) {
     code = RunConvert(convert, interrupted);
   } else if (inspect_command->parsed()) {
     code = RunInspect(inspect, interrupted);
+  } else if (doctor_command->parsed()) {
+    code = RunDoctor(doctor, interrupted);
+  } else if (pull_command->parsed()) {
+    code = RunPull(pull, interrupted);
   } else {
     code = RunGenerate(generate, debug, interrupted);
     if (!generate.json) return code;  // the picture is the result, not what is said about it

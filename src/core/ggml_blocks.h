@@ -1,5 +1,7 @@
 // The quantized encodings of ggml, as GGUF files hold them. Values are computed in float with the operations
-// of the Python package "gguf", in its order, so that the results have the same bits.
+// of the Python package "gguf", in its order, so that the results have the same bits. (A
+// compiler may fuse a product with the sum behind it: such products are exact, 11 bits of a scale times at
+// most 11.)
 #pragma once
 
 #include <span>

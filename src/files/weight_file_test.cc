@@ -28,6 +28,7 @@ TEST(OpenWeightFile, NamesWhatIsNeither) {
     return MessageOf(ErrorKind::kBadInput, [&] { OpenWeightFile(folder.Write("w.gguf", bytes)); });
   };
   EXPECT_THAT(message("version https://git-lfs.github.com/spec/v1"), HasSubstr("Git LFS pointer"));
+  EXPECT_THAT(message(""), HasSubstr("0 bytes"));
   EXPECT_THAT(message("GGU"), HasSubstr("3 bytes"));
   EXPECT_THAT(message("GGUF"), HasSubstr("the file ends within the header"));
   MessageOf(ErrorKind::kBadInput, [&] { OpenWeightFile(folder.path() / "missing.gguf"); });

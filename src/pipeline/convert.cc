@@ -211,9 +211,9 @@ ConversionResult ConvertModel(const ModelFiles& source, const fs::path& target, 
   // Fingerprint.
   if (!source.loras.empty()) Fail(ErrorKind::kUsage, "merging a LoRA (--lora) is not supported yet");
   const fs::path folder_path = target.has_filename() ? target : target.parent_path();
-  const ModelParts parts = FindModelParts(source, options.only);
-  if (options.only.empty()) CheckOtherFiles(parts);
+  const ModelParts parts = FindSourceParts(source, options.only);
   const Plan plan = MakePlan(parts, options);
+  const Variant variant = RecognizeVariant(parts, plan.zero_cond_t, source.variant);
   CheckNotItself(plan, folder_path);
   const fs::path parent = folder_path.has_parent_path() ? folder_path.parent_path() : fs::path(".");
   CheckDiskSpace(parent, BytesToWrite(plan, folder_path));
@@ -222,7 +222,7 @@ ConversionResult ConvertModel(const ModelFiles& source, const fs::path& target, 
   folder.RemoveUnfinished();
   ThreadPool pool(options.threads > 0 ? options.threads : DefaultThreadCount());
   ConversionResult result = Conversion(parts, plan, folder, pool, cancel, on_progress).Run();
-  if (options.only.empty()) CopyOtherFiles(parts, source.variant, plan.zero_cond_t, folder.model());
+  if (options.only.empty()) CopyOtherFiles(parts, variant, folder.model());
   WriteJsonFile(folder.model() / "conversion.json", ConversionJson(result.tensors, result.notes));
   folder.MoveIntoPlace();
   return result;

@@ -75,11 +75,10 @@ void SetDtype(Json& config, std::string_view dtype) {
   }
 }
 
-std::string PipelineClass(const ModelParts& parts, const std::string& variant, bool zero_cond_t) {
+std::string PipelineClass(const ModelParts& parts, const Variant& variant) {
   if (!parts.pipeline_class.empty()) return parts.pipeline_class;
-  if (variant == "edit") return "QwenImageEditPipeline";
-  const bool plus = variant == "edit-2509" || variant == "edit-2511" || (variant.empty() && zero_cond_t);
-  return plus ? "QwenImageEditPlusPipeline" : "QwenImagePipeline";
+  if (variant.name == "edit") return "QwenImageEditPipeline";
+  return variant.name.starts_with("edit-") ? "QwenImageEditPlusPipeline" : "QwenImagePipeline";
 }
 
 }  // namespace
@@ -129,16 +128,26 @@ Json FilesJson(const WeightStore& store) {
   return list;
 }
 
-void CheckOtherFiles(const ModelParts& parts) {
-  if (IsFolder(parts.tokenizer)) return;
-  Fail(ErrorKind::kBadInput,
-       "{}: the tokenizer is inside this file and cannot be copied to a folder; name one with --tokenizer "
-       "FOLDER, or convert single components with --only",
-       parts.tokenizer.string());
+ModelParts FindSourceParts(const ModelFiles& source, const std::vector<Component>& only) {
+  if (!only.empty()) {
+    ModelParts parts = LocateModelParts(source);
+    for (const MissingPart& missing : MissingParts(parts)) {
+      if (std::any_of(only.begin(), only.end(), [&](Component c) { return NameOf(c) == missing.name; }))
+        Fail(ErrorKind::kBadInput, "there is no {} to convert; name it with {}", missing.name, missing.option);
+    }
+    return parts;
+  }
+  ModelParts parts = FindModelParts(source);
+  if (!IsFolder(parts.tokenizer)) {
+    Fail(ErrorKind::kBadInput,
+         "{}: the tokenizer is inside this file and cannot be copied to a folder; name one with --tokenizer "
+         "FOLDER, or convert single components with --only",
+         parts.tokenizer.string());
+  }
+  return parts;
 }
 
-void CopyOtherFiles(const ModelParts& parts, const std::string& variant, bool zero_cond_t,
-                    const fs::path& to) {
+void CopyOtherFiles(const ModelParts& parts, const Variant& variant, const fs::path& to) {
   CopyFolder(parts.tokenizer, to / "tokenizer");
   if (parts.scheduler.empty()) {
     MakeFolders(to / "scheduler");
@@ -154,7 +163,7 @@ void CopyOtherFiles(const ModelParts& parts, const std::string& variant, bool ze
     CopyFile(parts.root / "model_index.json", to / "model_index.json");
   } else {
     WriteJsonFile(to / "model_index.json",
-                  ModelIndexJson(PipelineClass(parts, variant, zero_cond_t), processor));
+                  ModelIndexJson(PipelineClass(parts, variant), processor));
   }
 }
 

@@ -13,8 +13,13 @@
 #include "weights/component.h"
 #include "weights/convert/conversion_plan.h"
 #include "weights/model_parts.h"
+#include "weights/variant.h"
 
 namespace qwen_image {
+
+// Of a whole model, or what is there if single components will do. Throws Error kBadInput for what is missing
+// or cannot be copied.
+ModelParts FindSourceParts(const ModelFiles& source, const std::vector<Component>& only);
 
 // A component whose names and shapes are all those of its model, which also settles how packed tensors are
 // to be read. Throws Error kBadInput.
@@ -40,9 +45,6 @@ Json FilesJson(const WeightStore& store);
 
 // Everything of a model but its weights: tokenizer, scheduler, defaults, index. Throws Error kBadInput or
 // kCannotWrite.
-void CopyOtherFiles(const ModelParts& parts, const std::string& variant, bool zero_cond_t,
-                    const std::filesystem::path& to);
-// Throws Error kBadInput if they cannot be copied.
-void CheckOtherFiles(const ModelParts& parts);
+void CopyOtherFiles(const ModelParts& parts, const Variant& variant, const std::filesystem::path& to);
 
 }  // namespace qwen_image

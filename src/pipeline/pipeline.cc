@@ -2,46 +2,35 @@
 #include "pipeline/memory_check.h"
 #include "pipeline/parts_fit.h"
 #include "pipeline/pipeline_impl.h"
-#include "weights/model_defaults.h"
 
 namespace qwen_image {
-namespace {
 
-Defaults MakeDefaults(const ModelParts& parts, const SchedulerConfig& scheduler) {
-  Defaults defaults = OfficialDefaults(scheduler);
-  const ModelDefaults own = ReadModelDefaults(parts.root);
-  defaults.width = own.width.value_or(defaults.width);
-  defaults.height = own.height.value_or(defaults.height);
-  defaults.steps = own.steps.value_or(defaults.steps);
-  defaults.cfg = own.cfg.value_or(defaults.cfg);
-  defaults.negative_prompt = own.negative_prompt.value_or(defaults.negative_prompt);
-  return defaults;
-}
-
-}  // namespace
-
-Pipeline::Impl::Impl(const ModelParts& parts, const PipelineOptions& options)
+Pipeline::Impl::Impl(const ModelParts& parts, const ModelFiles& files, const PipelineOptions& options)
     : check_memory(options.check_memory),
       scheduler(parts.scheduler.empty() ? OfficialScheduler() : ReadSchedulerConfig(parts.scheduler)),
       tokenizer(parts.tokenizer),
       text_encoder(WeightStore(parts.text_encoder, Component::kTextEncoder)),
-      transformer(WeightStore(parts.transformer, Component::kTransformer)),
+      transformer(WeightStore(parts.transformer, Component::kTransformer), LoraSet(files.loras)),
       vae(WeightStore(parts.vae, Component::kVae)),
-      defaults(MakeDefaults(parts, scheduler)),
+      variant(RecognizeVariant(parts, transformer.config().zero_cond_t, files.variant)),
+      defaults(DefaultsFor(parts, scheduler)),
       pool(options.threads > 0 ? options.threads : DefaultThreadCount()) {
   CheckPartsFit(text_encoder.config(), transformer.config(), vae.config(), parts.root);
+  UseLightning(transformer.loras().applied(), scheduler, defaults);
 }
 
 Pipeline::Pipeline(const ModelFiles& model, const PipelineOptions& options) {
   const ModelParts parts = FindModelParts(model);
   if (options.check_memory) CheckWeightsFit(parts);
-  impl_ = std::make_unique<Impl>(parts, options);
+  impl_ = std::make_unique<Impl>(parts, model, options);
 }
 
 Pipeline::~Pipeline() = default;
 Pipeline::Pipeline(Pipeline&&) noexcept = default;
 
 const Defaults& Pipeline::defaults() const { return impl_->defaults; }
+const std::string& Pipeline::variant() const { return impl_->variant.name; }
+const std::vector<AppliedLora>& Pipeline::loras() const { return impl_->transformer.loras().applied(); }
 int Pipeline::threads() const { return impl_->pool.size(); }
 
 void Pipeline::Check(const GenerateRequest& request) const {

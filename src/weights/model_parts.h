@@ -7,7 +7,6 @@
 #include <vector>
 
 #include "qwen_image/model_files.h"
-#include "weights/component.h"
 
 namespace qwen_image {
 
@@ -19,8 +18,15 @@ struct ModelParts {
   std::filesystem::path scheduler;                       // a folder; empty: the official settings
 };
 
-// Throws Error kBadInput that says what a path is instead, or lists every part that is missing. If `only` is
-// not empty, nothing but these components needs to be there.
-ModelParts FindModelParts(const ModelFiles& files, const std::vector<Component>& only = {});
+// Throws Error kBadInput that says what a path is instead, or lists every part that is missing.
+ModelParts FindModelParts(const ModelFiles& files);
+
+// The same, but parts may be missing: their paths are empty.
+ModelParts LocateModelParts(const ModelFiles& files);
+// The names of parts that are missing, and the options that name them (the scheduler has none).
+struct MissingPart {
+  std::string name, option;
+};
+std::vector<MissingPart> MissingParts(const ModelParts& parts);
 
 }  // namespace qwen_image
