@@ -133,7 +133,8 @@ ModelParts FindSourceParts(const ModelFiles& source, const std::vector<Component
     ModelParts parts = LocateModelParts(source);
     for (const MissingPart& missing : MissingParts(parts)) {
       if (std::any_of(only.begin(), only.end(), [&](Component c) { return NameOf(c) == missing.name; }))
-        Fail(ErrorKind::kBadInput, "there is no {} to convert; name it with {}", missing.name, missing.option);
+        Fail(ErrorKind::kBadInput, "there is no {} to convert; name it with {}", missing.name,
+             missing.option);
     }
     return parts;
   }
@@ -162,8 +163,7 @@ void CopyOtherFiles(const ModelParts& parts, const Variant& variant, const fs::p
   if (IsFile(parts.root / "model_index.json")) {
     CopyFile(parts.root / "model_index.json", to / "model_index.json");
   } else {
-    WriteJsonFile(to / "model_index.json",
-                  ModelIndexJson(PipelineClass(parts, variant), processor));
+    WriteJsonFile(to / "model_index.json", ModelIndexJson(PipelineClass(parts, variant), processor));
   }
 }
 
