@@ -1,4 +1,4 @@
-"""Draws with the engine and each LoRA of tests/goldens/loras, and with diffusers from the weights that the LoRA amounts to.
+"""Draws with the engine and each LoRA of tests/goldens/loras, and with diffusers from the weights that it amounts to.
 
     python tools/formats/check_loras.py --engine build/release/qwen-image --work build/formats
 
@@ -17,7 +17,12 @@ from model_folder import Model
 from write_loras import RANK, STYLES
 
 LORAS = ROOT / "tests" / "goldens" / "loras"
-SETTINGS = {"prompt": "a red circle on a blue background", "negative_prompt": " ", "seed": 7, "max_sequence_length": 512}
+SETTINGS = {
+    "prompt": "a red circle on a blue background",
+    "negative_prompt": " ",
+    "seed": 7,
+    "max_sequence_length": 512,
+}
 SETTINGS |= {"width": 128, "height": 128, "steps": 8, "cfg": 4.0}
 
 
@@ -36,7 +41,10 @@ def deltas(file):
 
 
 def check_run(run, model, reference, engine, work):
-    values = {component: {name: tensor.float() for name, tensor in tensors.items()} for component, tensors in model.tensors.items()}
+    values = {
+        component: {name: tensor.float() for name, tensor in tensors.items()}
+        for component, tensors in model.tensors.items()
+    }
     for lora in run["loras"]:
         for name, delta in deltas(lora["file"]).items():
             values["transformer"][name] = (values["transformer"][name].double() + lora["scale"] * delta).float()
@@ -51,7 +59,16 @@ def check_run(run, model, reference, engine, work):
 
 
 def check_refused(path, model, engine, work):
-    command = [str(engine), "generate", "x", f"--model={model.folder}", f"--lora={path}", f"--output={work / 'refused.png'}", "--steps=1", "--quiet"]
+    command = [
+        str(engine),
+        "generate",
+        "x",
+        f"--model={model.folder}",
+        f"--lora={path}",
+        f"--output={work / 'refused.png'}",
+        "--steps=1",
+        "--quiet",
+    ]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     return done.returncode in (2, 3), done.stderr.strip().replace("\n", " ") or "was taken"
 
@@ -66,8 +83,13 @@ def main():
     model, work = Model(ROOT / "models" / "tiny"), args.work.resolve() / "loras"
     work.mkdir(parents=True, exist_ok=True)
     reference, failed = Reference(model, SETTINGS), []
-    results = {run["name"]: check_run(run, model, reference, args.engine.resolve(), work) for run in read_json(LORAS / "expected.json")["runs"]}
-    results |= {path.stem: check_refused(path, model, args.engine.resolve(), work) for path in sorted(LORAS.glob("refused_*"))}
+    results = {
+        run["name"]: check_run(run, model, reference, args.engine.resolve(), work)
+        for run in read_json(LORAS / "expected.json")["runs"]
+    }
+    results |= {
+        path.stem: check_refused(path, model, args.engine.resolve(), work) for path in sorted(LORAS.glob("refused_*"))
+    }
     for name, (passed, text) in results.items():
         print(f"{name:20} {'passed' if passed else 'FAILED'}: {text[:150]}")
         failed += [] if passed else [name]

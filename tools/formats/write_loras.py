@@ -2,9 +2,10 @@
 
     python tools/formats/write_loras.py --out tests/goldens/loras [--model models/tiny]
 
-Files of the same layers hold the same factors, so that they must change the model in the same way, but for those that name an
-alpha: it is half the rank. expected.json holds the merged weights (in the manner of golden_formats.py), expected.safetensors the
-final latents of two steps, for single LoRAs and for several at once. refused_*: what an engine must not take.
+Files of the same layers hold the same factors, so that they must change the model in the same way, but for those that
+name an alpha: it is half the rank. expected.json holds the merged weights (in the manner of golden_formats.py),
+expected.safetensors the final latents of two steps, for single LoRAs and for several at once. refused_*: what an engine
+must not take.
 """
 
 import argparse
@@ -41,8 +42,20 @@ ALL_KINDS = [
     *("img_in", "txt_in", "proj_out", "norm_out.linear"),
     *(f"time_text_embed.timestep_embedder.linear_{number}" for number in (1, 2)),
 ]
-FEW_KINDS = ["transformer_blocks.0.attn.to_q", "transformer_blocks.-1.attn.to_out.0", "transformer_blocks.-1.img_mlp.net.2"]
-SETTINGS = {"prompt": "a red circle", "negative_prompt": None, "cfg": 1.0, "width": 64, "height": 64, "steps": 2, "seed": 3}
+FEW_KINDS = [
+    "transformer_blocks.0.attn.to_q",
+    "transformer_blocks.-1.attn.to_out.0",
+    "transformer_blocks.-1.img_mlp.net.2",
+]
+SETTINGS = {
+    "prompt": "a red circle",
+    "negative_prompt": None,
+    "cfg": 1.0,
+    "width": 64,
+    "height": 64,
+    "steps": 2,
+    "seed": 3,
+}
 SETTINGS["max_sequence_length"] = 512
 
 
@@ -70,7 +83,11 @@ STYLES = {
     "default": (dotted("", "lora_A.default", "lora_B.default"), False, "DiffSynth-Studio"),
     "old_diffusers": (dotted("transformer.", "lora.down", "lora.up"), False, "older diffusers"),
     "peft_model": (dotted("base_model.model.", "lora_A", "lora_B"), False, "peft's own save_pretrained"),
-    "transformer_alpha": (dotted("transformer.", "lora_A", "lora_B"), True, "trainers that add alpha to diffusers' names"),
+    "transformer_alpha": (
+        dotted("transformer.", "lora_A", "lora_B"),
+        True,
+        "trainers that add alpha to diffusers' names",
+    ),
 }
 
 
@@ -105,19 +122,30 @@ def write_metadata_style(path, pairs):
     layers = {f"{layer}.lora_A.weight": down.clone() for layer, (down, _) in pairs.items()}
     layers |= {f"{layer}.lora_B.weight": up.clone() for layer, (_, up) in pairs.items()}
     config = LoraConfig(r=RANK, lora_alpha=ALPHA, target_modules=sorted(pairs)).to_dict()
-    QwenImagePipeline.save_lora_weights(path.parent, layers, weight_name=path.name, transformer_lora_adapter_metadata=config)
+    QwenImagePipeline.save_lora_weights(
+        path.parent, layers, weight_name=path.name, transformer_lora_adapter_metadata=config
+    )
 
 
 def write_refused(out, pairs):
     """Files that an engine must refuse: it would leave them without effect, or with another one than meant."""
     layer, (down, up) = next(iter(pairs.items()))
-    other = {"transformer.single_transformer_blocks.0.attn.to_q.lora_A.weight": down, "transformer.single_transformer_blocks.0.attn.to_q.lora_B.weight": up}
+    other = {
+        "transformer.single_transformer_blocks.0.attn.to_q.lora_A.weight": down,
+        "transformer.single_transformer_blocks.0.attn.to_q.lora_B.weight": up,
+    }
     save_file(other, out / "refused_other_model.safetensors")
-    save_file({f"diffusion_model.{layer}.lokr_w1": down[:, :2].contiguous(), f"diffusion_model.{layer}.lokr_w2": up}, out / "refused_lokr.safetensors")
+    save_file(
+        {f"diffusion_model.{layer}.lokr_w1": down[:, :2].contiguous(), f"diffusion_model.{layer}.lokr_w2": up},
+        out / "refused_lokr.safetensors",
+    )
     dora = {f"transformer.{layer}.lora_A.weight": down, f"transformer.{layer}.lora_B.weight": up}
     save_file({**dora, f"transformer.{layer}.dora_scale": torch.ones(up.shape[0], 1)}, out / "refused_dora.safetensors")
     save_file({f"transformer.{layer}.lora_A.weight": down}, out / "refused_half.safetensors")
-    wide = {f"transformer.{layer}.lora_A.weight": torch.zeros(RANK, down.shape[1] + 1), f"transformer.{layer}.lora_B.weight": up}
+    wide = {
+        f"transformer.{layer}.lora_A.weight": torch.zeros(RANK, down.shape[1] + 1),
+        f"transformer.{layer}.lora_B.weight": up,
+    }
     save_file(wide, out / "refused_shape.safetensors")
 
 
@@ -133,7 +161,11 @@ class Reference:
 
     def latents(self, pipe):
         noise = text_to_image.initial_latents(pipe, self._settings)
-        options = {"prompt": SETTINGS["prompt"], "true_cfg_scale": SETTINGS["cfg"], "num_inference_steps": SETTINGS["steps"]}
+        options = {
+            "prompt": SETTINGS["prompt"],
+            "true_cfg_scale": SETTINGS["cfg"],
+            "num_inference_steps": SETTINGS["steps"],
+        }
         options |= {"height": SETTINGS["height"], "width": SETTINGS["width"], "output_type": "latent"}
         return pipe(latents=noise, **options).images
 
@@ -141,7 +173,7 @@ class Reference:
         return self.latents(self._pipe())
 
     def run(self, loras):
-        """LORAS: [(file, scale)]. Returns the merged weights that changed, and the latents; None if diffusers fails or ignores it."""
+        """LORAS: [(file, scale)]. Returns the weights that changed and the latents, or None and what diffusers said."""
         pipe = self._pipe()
         source = {name: tensor.clone() for name, tensor in pipe.transformer.state_dict().items()}
         adapters = [f"lora{index}" for index in range(len(loras))]
@@ -193,7 +225,9 @@ def write(out, folder):
     write_style(out / "second.safetensors", "kohya", others)
     write_refused(out, few)
     half = ALPHA / RANK
-    scales = {style: half if has_alpha else 1.0 for style, (_, has_alpha, _) in STYLES.items()} | {"peft_metadata": half}
+    scales = {style: half if has_alpha else 1.0 for style, (_, has_alpha, _) in STYLES.items()} | {
+        "peft_metadata": half
+    }
     reference, runs, tensors = Reference(model), [], {}
 
     def run(name, files, formula):
@@ -209,7 +243,11 @@ def write(out, folder):
             known = [("comfy", formula[0][1])]
             latents = reference.run([(out / f"{style}.safetensors", scale) for style, scale in known])[1]
         tensors[name] = latents.float().contiguous()
-        entry = {"name": name, "loras": [{"file": f"{style}.safetensors", "scale": scale} for style, scale in files], "reference": status}
+        entry = {
+            "name": name,
+            "loras": [{"file": f"{style}.safetensors", "scale": scale} for style, scale in files],
+            "reference": status,
+        }
         runs.append({**entry, "weights": {key: summary(value.float()) for key, value in expected.items()}})
         print(f"{name:20} {status}")
 
@@ -236,7 +274,9 @@ def write_expected(path, runs):
     settings = json.dumps({**SETTINGS, "model": "models/tiny", "rank": RANK, "alpha": ALPHA})
     bodies = ",\n  ".join(f"{{\n   {text}}}" for text in lists)
     joined = ",\n  ".join(entries)
-    path.write_text(f'{{"settings": {settings},\n "runs": [\n  {joined}],\n "weights": [\n  {bodies}]}}\n', encoding="utf-8")
+    path.write_text(
+        f'{{"settings": {settings},\n "runs": [\n  {joined}],\n "weights": [\n  {bodies}]}}\n', encoding="utf-8"
+    )
 
 
 def main():
@@ -246,7 +286,9 @@ def main():
     args = parser.parse_args()
     torch.set_num_threads(1)
     environment.silence_progress_bars()
-    diffusers.utils.logging.set_verbosity(diffusers.utils.logging.CRITICAL)  # that it ignores a file is in expected.json
+    diffusers.utils.logging.set_verbosity(
+        diffusers.utils.logging.CRITICAL
+    )  # that it ignores a file is in expected.json
     write(args.out, args.model)
 
 
