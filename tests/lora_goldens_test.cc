@@ -1,6 +1,7 @@
 // LoRAs against diffusers: tests/goldens/loras holds files in every spelling, the final latents that
 // diffusers' load_lora_weights leads to, and what the weights are worth when they are merged
 // (tools/formats/write_loras.py). And on quantized weights, against the same weights merged.
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -91,7 +92,7 @@ TEST_F(LoraGoldens, LatentsAreDiffusersInEverySpelling) {
     EXPECT_GT(Nmse(Want("without"), want), 1e-3) << name << " is hardly different from no LoRA";
     worst = std::max(worst, Nmse(got, want));
   }
-  RecordProperty("worst_nmse", std::to_string(worst));
+  RecordProperty("worst_nmse", fmt::format("{:.1e}", worst));
 }
 
 TEST_F(LoraGoldens, LatentsDoNotDependOnTheNumberOfThreads) {
