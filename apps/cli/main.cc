@@ -9,6 +9,7 @@
 #include "bisect_command.h"
 #include "checkpoint_list.h"
 #include "compare_command.h"
+#include "convert_command.h"
 #include "core/cancel.h"
 #include "core/fail.h"
 #include "doctor_command.h"
@@ -91,6 +92,10 @@ int Main(int argc, char** argv) {
   CLI::App* compare_command =
       app.add_subcommand("compare", "Compare two runs, tensor by tensor, or two pictures");
   AddCompareOptions(*compare_command, compare);
+  ConvertCommandOptions convert;
+  CLI::App* convert_command = app.add_subcommand(
+      "convert", "Write a model anew: other number types, quantized, from any form to one folder");
+  AddConvertOptions(*convert_command, convert);
   InspectCommandOptions inspect;
   CLI::App* inspect_command =
       app.add_subcommand("inspect", "Look into weight files: keys, statistics, what is wrong; compare two");
@@ -122,6 +127,8 @@ int Main(int argc, char** argv) {
     code = RunBisect(bisect, debug, interrupted);
   } else if (compare_command->parsed()) {
     code = RunCompare(compare, interrupted);
+  } else if (convert_command->parsed()) {
+    code = RunConvert(convert, interrupted);
   } else if (inspect_command->parsed()) {
     code = RunInspect(inspect, interrupted);
   } else if (doctor_command->parsed()) {

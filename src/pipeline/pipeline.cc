@@ -1,30 +1,9 @@
 // Loading a model and what can be asked of it.
-#include "core/fail.h"
 #include "pipeline/memory_check.h"
+#include "pipeline/parts_fit.h"
 #include "pipeline/pipeline_impl.h"
 
 namespace qwen_image {
-namespace {
-
-// Parts of different models put together would only fail deep inside a product of matrices.
-void CheckPartsFit(const Pipeline::Impl& model, const std::filesystem::path& root) {
-  const int64_t text_width = model.text_encoder.config().hidden_size;
-  const int64_t joint_width = model.transformer.config().joint_attention_dim;
-  if (text_width != joint_width) {
-    Fail(
-        ErrorKind::kBadInput,
-        "{}: the text encoder's width is {}, but the transformer expects {}; they belong to different models",
-        root.string(), text_width, joint_width);
-  }
-  const int64_t z_dim = model.vae.config().z_dim, channels = model.transformer.config().out_channels;
-  if (z_dim != channels) {
-    Fail(ErrorKind::kBadInput,
-         "{}: the VAE has {} latent channels, but the transformer {}; they belong to different models",
-         root.string(), z_dim, channels);
-  }
-}
-
-}  // namespace
 
 Pipeline::Impl::Impl(const ModelParts& parts, const ModelFiles& files, const PipelineOptions& options)
     : check_memory(options.check_memory),
@@ -36,7 +15,7 @@ Pipeline::Impl::Impl(const ModelParts& parts, const ModelFiles& files, const Pip
       variant(RecognizeVariant(parts, transformer.config().zero_cond_t, files.variant)),
       defaults(DefaultsFor(parts, scheduler)),
       pool(options.threads > 0 ? options.threads : DefaultThreadCount()) {
-  CheckPartsFit(*this, parts.root);
+  CheckPartsFit(text_encoder.config(), transformer.config(), vae.config(), parts.root);
   UseLightning(transformer.loras().applied(), scheduler, defaults);
 }
 
