@@ -135,6 +135,18 @@ TEST_F(DoctorCli, WarnsOfPlainFp8UnderALightningSchedule) {
                     HasSubstr("note guidance: a distilled schedule")));
 }
 
+TEST_F(DoctorCli, TellsWhatALoraChanges) {
+  const fs::path loras = kSource / "tests/goldens/loras";
+  fs::copy_file(loras / "lightning.safetensors", folder_.path() / "Lightning-4steps.safetensors");
+  const Json json = Describe(
+      {kTiny, "--lora", (loras / "peft.safetensors:0.5").string(), "--lora", "Lightning-4steps.safetensors"},
+      kUsable);
+  EXPECT_THAT(Findings(json), AllOf(HasSubstr("good lora: peft.safetensors × 0.5: 20 of 20 layers, rank 2\n"),
+                                    HasSubstr("a distilled schedule (Lightning): 4 steps and cfg 1")));
+  EXPECT_THAT(Findings(Describe({kTiny, "--lora", loras / "refused_shape.safetensors"}, kNotUsable)),
+              HasSubstr("broken lora: "));
+}
+
 TEST_F(DoctorCli, WrongUsage) {
   EXPECT_EQ(Doctor({kTiny, "--model", kTiny}).exit_code, kUsage);
   EXPECT_EQ(Doctor({kTiny, "--variant", "flux"}).exit_code, kUsage);

@@ -6,9 +6,9 @@
 #include "core/fail.h"
 #include "files/text.h"
 #include "weights/foreign_names.h"
-#include "weights/recognize.h"
 #include "weights/inspect/weight_names.h"
 #include "weights/lora_names.h"
+#include "weights/recognize.h"
 #include "weights/weight_files.h"
 #include "weights/weight_store.h"
 

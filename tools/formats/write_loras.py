@@ -255,6 +255,7 @@ def write(out, folder):
         run(style, [(style, 1.0)], [(complete if style in COMPLETE else few, scale)])
     run("scaled", [("peft", -0.75)], [(complete, -0.75)])
     run("two", [("kohya", 0.5), ("second", 1.5)], [(complete, 0.5 * half), (others, 1.5 * half)])
+    run("two_signs", [("kohya", 0.7), ("second", -0.5)], [(complete, 0.7 * half), (others, -0.5 * half)])
     run("twice", [("comfy", 0.5), ("comfy_alpha", 0.5)], [(few, 0.5), (few, 0.5 * half)])
     tensors["without"] = reference.without().float().contiguous()
     save_file(tensors, out / "expected.safetensors")
