@@ -256,6 +256,9 @@ TEST_F(ConvertCli, WhatIsThereStays) {
 TEST_F(ConvertCli, SaysWhereItCannotWrite) {
   ExpectRefused({kTiny, "-o", "no/such/out", "--to", "q4", "-q"}, kCannotWrite, "no/such/out.partial");
   ExpectRefused({kTiny, "-o", "/proc/out", "--to", "q4", "-q"}, kCannotWrite, "/proc/out.partial");
+}
+
+TEST_F(ConvertCli, AFolderThatIsReadOnly) {
   if (geteuid() == 0) GTEST_SKIP() << "root may write everywhere";
   fs::create_directory(Path("locked"));
   chmod(Path("locked").c_str(), 0555);
