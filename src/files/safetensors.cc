@@ -229,6 +229,7 @@ SafetensorsFile::SafetensorsFile(const std::filesystem::path& path) : WeightFile
     }
   }
   reader.CheckCoverage();
+  file_.ThrowIfDamaged();
 }
 
 std::optional<DType> ComputeDType(std::string_view name) {

@@ -82,6 +82,7 @@ std::string WeightBinder::PrefixHint(const std::vector<std::string>& unexpected)
 }
 
 void WeightBinder::Finish() {
+  store_.ThrowIfDamaged();
   const std::vector<std::string> unexpected = Unexpected();
   if (missing_.empty() && misshapen_.empty() && unreadable_.empty() && unexpected.empty()) return;
   std::string message = fmt::format(
