@@ -4,6 +4,7 @@
 
 #include "core/fail.h"
 #include "files/gguf.h"
+#include "files/text.h"
 #include "weights/foreign_names.h"
 
 namespace qwen_image {
@@ -55,8 +56,8 @@ RecognizedFile Recognize(const WeightFile& file) {
       return {.components = {}, .lora = true, .what = "a LoRA; add it to a model with --lora"};
     const std::string_view other = OtherModelWith(name);
     if (other.empty()) continue;
-    found.what = fmt::format(
-        "these are the weights of {} (they have a tensor \"{}\"), which is not supported", other, name);
+    found.what =
+        fmt::format("the weights of {} (they have a tensor {}), which is not supported", other, Quoted(name));
     return found;
   }
   for (const Sign& sign : kSigns) {

@@ -87,14 +87,19 @@ class PartJoiner {
     if (!note) return "";
     const auto bytes = note->tensor->bytes;
     const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
-    const Json json = Json::parse(text, nullptr, /*allow_exceptions=*/false);
-    const std::string format = json.is_object() ? json.value("format", Json()).dump() : Printable(text, 80);
+    Json json;
+    try {
+      json = ParseJson(text, "comfy_quant");
+    } catch (const Error&) {  // shown as it is
+    }
+    const Json format = json.is_object() ? json.value("format", Json()) : Json();
     if (json.is_object() && json.value("convrot", Json(false)) != Json(false)) {
       return "is stored rotated (comfy_quant convrot), which this version does not read";
     }
-    const bool known = format.starts_with("\"float8_") || format == "\"int8_tensorwise\"";
-    return known ? ""
-                 : fmt::format("is stored as {} (comfy_quant), which this version does not read", format);
+    const std::string name = format.is_string() ? format.get<std::string>() : "";
+    if (name.starts_with("float8_") || name == "int8_tensorwise") return "";
+    return fmt::format("is stored as {} (comfy_quant), which this version does not read",
+                       name.empty() ? Printable(text, 80) : Quoted(name));
   }
 
   void JoinQuanto(const std::string& name, const StoredIn& values) {
