@@ -76,8 +76,15 @@ Pipe OpenStream(Stream stream) {
 }
 
 std::vector<std::string> MakeEnvironment(const RunOptions& options) {
+  // Neither the models of whoever runs the tests nor a server of the world take part in them.
   std::map<std::string, std::optional<std::string>> changes = {
-      {"QWEN_IMAGE_MODEL", std::string(QWEN_IMAGE_SOURCE_DIR) + "/models/tiny"}};
+      {"QWEN_IMAGE_MODEL", std::string(QWEN_IMAGE_SOURCE_DIR) + "/models/tiny"},
+      {"HF_HOME", "/nonexistent"},
+      {"HF_ENDPOINT", "http://127.0.0.1:1"},
+      {"no_proxy", "127.0.0.1"}};
+  for (const char* name : {"HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE", "HF_HUB_OFFLINE", "HF_TOKEN",
+                           "HUGGING_FACE_HUB_TOKEN", "HF_TOKEN_PATH"})
+    changes[name] = std::nullopt;
   for (const auto& [name, value] : options.environment) changes[name] = value;
   std::vector<std::string> lines;
   for (char** line = environ; *line; ++line) {

@@ -60,6 +60,7 @@ void Prepare(const fs::path& folder) {
           .exit_code,
       0);
   fs::create_directory_symlink(source / "models", folder / "models");
+  fs::create_directory_symlink(source / "tests", folder / "tests");
   fs::create_directories(folder / "debug_artifacts/circle");
   fs::create_directory_symlink(source / "tests/goldens/tiny_all", folder / "debug_artifacts/circle/ref");
   const ModelCopy broken(folder / "broken-model");
@@ -81,8 +82,8 @@ TEST(Docs, EveryCommandWorks) {
   Prepare(folder.path());
 
   int run = 0;
-  for (const char* document :
-       {"README.md", "docs/debugging.md", "docs/inspect.md", "docs/performance.md", "docs/architecture.md"}) {
+  for (const char* document : {"README.md", "docs/debugging.md", "docs/inspect.md", "docs/lora.md",
+                               "docs/performance.md", "docs/architecture.md"}) {
     for (const std::string& command : CommandsIn(source / document)) {
       if (NeedsMore(command)) continue;
       const bool ours = command.starts_with(kProgram);

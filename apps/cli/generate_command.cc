@@ -8,6 +8,7 @@
 #include "core/fail.h"
 #include "debug_run.h"
 #include "files/png.h"
+#include "files/text.h"
 #include "generate_jobs.h"
 #include "model_options.h"
 #include "picture_record.h"
@@ -28,7 +29,25 @@ bool IsStandardOutput(const std::filesystem::path& output) {
   return output == "/dev/stdout" || output == "/dev/fd/1" || output == "/proc/self/fd/1";
 }
 
-void PrintSummary(const Job& job, const Picture& p) {
+void PrintLoras(std::FILE* stream, const Pipeline& pipeline, const Picture& p) {
+  for (const AppliedLora& lora : pipeline.loras()) {
+    Print(stream, "  lora: {} × {}, {} of {} layers\n", Printable(lora.name), lora.scale, lora.layers,
+          lora.total);
+  }
+  if (!pipeline.defaults().lightning) return;
+  const Defaults& made_for = pipeline.defaults();
+  const bool as_made = p.steps == made_for.steps && p.cfg == made_for.cfg;
+  Print(stream, "  Lightning LoRA: {}{} steps, cfg {}\n", as_made ? "" : "made for ", made_for.steps,
+        made_for.cfg);
+  if (p.cfg > 1) {
+    Print(stderr,
+          "note: a Lightning LoRA needs no guidance: cfg {} takes twice the time and usually spoils the "
+          "picture\n",
+          p.cfg);
+  }
+}
+
+void PrintSummary(const Job& job, const Picture& p, const Pipeline& pipeline) {
   std::FILE* stream = IsStandardOutput(job.output) ? stderr : stdout;
   if (p.prompt_truncated) {
     Print(stderr, "note: the prompt has {} tokens; the end was cut off (see --max-sequence-length)\n",
@@ -40,6 +59,7 @@ void PrintSummary(const Job& job, const Picture& p) {
         HumanSeconds(p.seconds.encode_prompt), HumanSeconds(p.seconds.denoise),
         HumanSeconds(p.seconds.denoise / static_cast<double>(p.steps)), HumanSeconds(p.seconds.decode),
         PeakMemoryMegabytes());
+  PrintLoras(stream, pipeline, p);
 }
 
 void PrintJson(const Job& job, const Picture& p, Json record, double load_seconds, int threads) {
@@ -122,12 +142,12 @@ int RunGenerate(GenerateOptions options, const DebugOptions& debug_options, cons
     ProgressPrinter progress(style, jobs.size() > 1 ? fmt::format("[{}/{}] ", i + 1, jobs.size()) : "");
     const Picture picture = DrawWatched(pipeline, job.request, progress, debug, options, cancel);
     progress.Clear();
-    const Json record = PictureRecord(picture, options, ModelName(model));
+    const Json record = PictureRecord(picture, options, ModelName(model), pipeline.loras());
     WritePng(job.output, {picture.width, picture.height, picture.rgb}, PngText(record));
     if (options.json) {
       PrintJson(job, picture, record, load_seconds, pipeline.threads());
     } else if (!options.quiet) {
-      PrintSummary(job, picture);
+      PrintSummary(job, picture, pipeline);
     }
     passed = debug.Finish(SettingsOf(picture, options), options, pipeline.threads());
   }

@@ -9,8 +9,10 @@
 #include "bisect_command.h"
 #include "checkpoint_list.h"
 #include "compare_command.h"
+#include "convert_command.h"
 #include "core/cancel.h"
 #include "core/fail.h"
+#include "doctor_command.h"
 #include "files/mmap_guard.h"
 #include "files/text.h"
 #include "generate_command.h"
@@ -18,6 +20,7 @@
 #include "kernels/kernels.h"
 #include "options.h"
 #include "print.h"
+#include "pull_command.h"
 #include "qwen_image/qwen_image.h"
 
 namespace qwen_image {
@@ -72,9 +75,9 @@ int Main(int argc, char** argv) {
   app.require_subcommand(0, 1);
   app.set_version_flag("--version", fmt::format("qwen-image {} ({})", Version(), InstructionSet()));
   app.footer(
-      "Exit codes: 0 success, 1 a comparison failed, 2 wrong usage, 3 bad input file, 4 does not fit in "
-      "memory,\n"
-      "5 cannot write the output, 70 a bug in the program, 130 interrupted.\n\n"
+      "Exit codes: 0 success, 1 a comparison failed or a model is not usable, 2 wrong usage, 3 bad input "
+      "file,\n"
+      "4 does not fit in memory, 5 cannot write the output, 70 a bug in the program, 130 interrupted.\n\n"
       "Example:\n  qwen-image generate \"a red circle on a blue background\" -o circle.png\n"
       "More:     qwen-image generate --help");
   DebugOptions debug;
@@ -90,10 +93,22 @@ int Main(int argc, char** argv) {
   CLI::App* compare_command =
       app.add_subcommand("compare", "Compare two runs, tensor by tensor, or two pictures");
   AddCompareOptions(*compare_command, compare);
+  ConvertCommandOptions convert;
+  CLI::App* convert_command = app.add_subcommand(
+      "convert", "Write a model anew: other number types, quantized, from any form to one folder");
+  AddConvertOptions(*convert_command, convert);
   InspectCommandOptions inspect;
   CLI::App* inspect_command =
       app.add_subcommand("inspect", "Look into weight files: keys, statistics, what is wrong; compare two");
   AddInspectOptions(*inspect_command, inspect);
+  PullCommandOptions pull;
+  CLI::App* pull_command = app.add_subcommand("pull", "Download a model from Hugging Face");
+  AddPullOptions(*pull_command, pull);
+
+  DoctorOptions doctor;
+  CLI::App* doctor_command =
+      app.add_subcommand("doctor", "What a model is, whether it is whole and fits, what would go wrong");
+  AddDoctorOptions(*doctor_command, doctor);
 
   try {
     app.parse(argc, argv);
@@ -113,8 +128,14 @@ int Main(int argc, char** argv) {
     code = RunBisect(bisect, debug, interrupted);
   } else if (compare_command->parsed()) {
     code = RunCompare(compare, interrupted);
+  } else if (convert_command->parsed()) {
+    code = RunConvert(convert, interrupted);
   } else if (inspect_command->parsed()) {
     code = RunInspect(inspect, interrupted);
+  } else if (doctor_command->parsed()) {
+    code = RunDoctor(doctor, interrupted);
+  } else if (pull_command->parsed()) {
+    code = RunPull(pull, interrupted);
   } else {
     code = RunGenerate(generate, debug, interrupted);
     if (!generate.json) return code;  // the picture is the result, not what is said about it

@@ -7,6 +7,8 @@
 
 #include "core/fail.h"
 #include "files/text.h"
+#include "hub/hub_cache.h"
+#include "hub/hub_environment.h"
 
 namespace qwen_image {
 namespace {
@@ -26,6 +28,14 @@ LoraFile ParseLora(const std::string& text) {
         "--lora", fmt::format("{} is not a scale; FILE or FILE:SCALE is expected", Quoted(number)));
   }
   return {text.substr(0, colon), scale};
+}
+
+// `asked` if it is there; else, if it can be the name of a repository, its folder in the Hugging Face cache.
+fs::path LocalOrDownloaded(const fs::path& asked) {
+  std::error_code error;
+  if (fs::exists(fs::symlink_status(asked, error))) return asked;
+  const auto repo = ParseRepoId(asked.string());
+  return repo ? FindSnapshot(HubCacheFolder(), *repo) : asked;
 }
 
 }  // namespace
@@ -64,9 +74,10 @@ void AddModelOptions(CLI::App& command, ModelFiles& files) {
 
 ModelFiles FindModel(ModelFiles named) {
   const bool parts = !named.transformer.empty() || !named.text_encoder.empty() || !named.vae.empty();
+  if (!named.model.empty()) named.model = LocalOrDownloaded(named.model);
   if (!named.model.empty() || parts) return named;
   if (const char* variable = std::getenv("QWEN_IMAGE_MODEL"); variable && *variable) {
-    named.model = variable;
+    named.model = LocalOrDownloaded(variable);
     return named;
   }
   std::error_code error;
@@ -85,7 +96,8 @@ std::string ModelName(const ModelFiles& files) {
   std::error_code error;
   const fs::path full =
       fs::absolute(files.model.empty() ? files.transformer : files.model, error).lexically_normal();
-  return (full.has_filename() ? full : full.parent_path()).filename().string();  // also for "models/tiny/"
+  const fs::path folder = full.has_filename() ? full : full.parent_path();  // also for "models/tiny/"
+  return RepoOfSnapshot(folder).value_or(folder.filename().string());
 }
 
 std::string ModelArguments(const ModelFiles& files) {

@@ -26,9 +26,24 @@ std::string RecordedTiling(const ConfigReader& record) {
   return tiling;
 }
 
+// Where the files are is not recorded, so they cannot be found again.
+void NeedLoras(const Json& record, const std::string& picture, const std::string& where,
+               const ModelFiles& files) {
+  const auto loras = record.find("loras");
+  if (loras == record.end() || !files.loras.empty()) return;
+  std::string options;
+  for (const Json& lora : loras->is_array() ? *loras : Json::array({nullptr})) {
+    const ConfigReader entry(lora, where + ": loras");
+    options += fmt::format(" --lora {}:{}", Printable(entry.String("file", "")), entry.Number("scale"));
+  }
+  if (options.empty()) return;
+  Fail(ErrorKind::kUsage, "{}: the picture was drawn with a LoRA; say where it is with{}", picture, options);
+}
+
 }  // namespace
 
-Json PictureRecord(const Picture& picture, const GenerateOptions& options, const std::string& model_name) {
+Json PictureRecord(const Picture& picture, const GenerateOptions& options, const std::string& model_name,
+                   const std::vector<AppliedLora>& loras) {
   Json record = {{"version", Version()},
                  {"model", model_name},
                  {"prompt", picture.prompt},
@@ -42,6 +57,15 @@ Json PictureRecord(const Picture& picture, const GenerateOptions& options, const
                  {"reference_special_tokens", options.reference_special_tokens},
                  {"vae_tiling", options.vae_tiling.empty() ? "auto" : options.vae_tiling}};
   if (!options.latents.empty()) record["latents"] = options.latents.filename().string();
+  for (const AppliedLora& lora : loras) {
+    record["loras"].push_back({{"file", lora.name},
+                               {"scale", lora.scale},
+                               {"layers", lora.layers},
+                               {"total_layers", lora.total},
+                               {"min_rank", lora.min_rank},
+                               {"max_rank", lora.max_rank},
+                               {"lightning_steps", lora.lightning_steps}});
+  }
   return record;
 }
 
@@ -73,6 +97,7 @@ void FillFromPicture(const std::filesystem::path& picture, GenerateOptions& o) {
     Fail(ErrorKind::kUsage, "{}: the picture was drawn from the noise in {}; give that file with --latents",
          picture.string(), Quoted(record.String("latents", "")));
   }
+  NeedLoras(json, picture.string(), where, o.files);
   constexpr int64_t kMax = int64_t{1} << 40;
   if (!o.has_prompt && o.prompts_file.empty()) {
     if (!record.Has("prompt")) Fail(ErrorKind::kBadInput, "{}: \"prompt\" is missing", where);

@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <map>
 #include <string>
+#include <vector>
 
 #include "files/json.h"
 #include "options.h"
@@ -12,7 +13,8 @@
 namespace qwen_image {
 
 // Everything that is needed to draw the picture again.
-Json PictureRecord(const Picture& picture, const GenerateOptions& options, const std::string& model_name);
+Json PictureRecord(const Picture& picture, const GenerateOptions& options, const std::string& model_name,
+                   const std::vector<AppliedLora>& loras);
 
 // One line. Bytes that are no UTF-8, as names of files may have, become U+FFFD.
 std::string RecordText(const Json& record);

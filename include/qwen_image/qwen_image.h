@@ -31,6 +31,7 @@ struct Defaults {
   int64_t steps = 50;
   double cfg = 4.0;
   std::string negative_prompt = " ";
+  bool lightning = false;  // steps, cfg and the noise levels are those of a Lightning LoRA
 };
 
 struct InitialLatents {
@@ -95,6 +96,9 @@ class Pipeline {
   Pipeline(Pipeline&&) noexcept;
 
   const Defaults& defaults() const;
+  // "qwen-image", "edit", "edit-2509", "edit-2511"; empty where the files do not tell.
+  const std::string& variant() const;
+  const std::vector<AppliedLora>& loras() const;
   int threads() const;
 
   // Throws ErrorKind::kUsage for a request that cannot be drawn; cheap, does not compute.

@@ -48,4 +48,16 @@ void ConvertToFloat(const void* from, DType dtype, int64_t count, float* to) {
   }
 }
 
+void ConvertFromFloat(const float* from, DType dtype, int64_t count, void* to) {
+  if (dtype == DType::kF32) {
+    std::memcpy(to, from, static_cast<size_t>(count) * 4);
+    return;
+  }
+  auto* bytes = static_cast<unsigned char*>(to);
+  for (int64_t i = 0; i < count; ++i) {
+    const uint16_t bits = dtype == DType::kBF16 ? Bf16FromFloat(from[i]) : F16FromFloat(from[i]);
+    std::memcpy(bytes + 2 * i, &bits, 2);
+  }
+}
+
 }  // namespace qwen_image

@@ -39,7 +39,29 @@ inline float FloatFromE4M3(uint8_t bits) {
 }
 inline float FloatFromE5M2(uint8_t bits) { return FloatFromF16(static_cast<uint16_t>(bits << 8)); }
 
+// Rounded to the nearest, ties to even, as torch does. NaN stays NaN; what is too large becomes infinite.
+inline uint16_t Bf16FromFloat(float value) {
+  const auto bits = std::bit_cast<uint32_t>(value);
+  if ((bits & 0x7fffffff) > 0x7f800000) return static_cast<uint16_t>(bits >> 16 | 0x40);
+  return static_cast<uint16_t>((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
+}
+
+inline uint16_t F16FromFloat(float value) {
+  const auto bits = std::bit_cast<uint32_t>(value);
+  const uint32_t magnitude = bits & 0x7fffffff, sign = bits >> 16 & 0x8000;
+  if (magnitude > 0x7f800000) return static_cast<uint16_t>(sign | 0x7e00 | (magnitude >> 13 & 0x1ff));
+  if (magnitude >= 0x477ff000) return static_cast<uint16_t>(sign | 0x7c00);  // from 65520 on
+  if (magnitude < 0x38800000) {
+    // Below 2^-14 numbers are multiples of 2^-24: an addition in a range with that spacing rounds to them.
+    const float shifted = std::bit_cast<float>(magnitude) + 0.5f;
+    return static_cast<uint16_t>(sign | (std::bit_cast<uint32_t>(shifted) - std::bit_cast<uint32_t>(0.5f)));
+  }
+  return static_cast<uint16_t>(sign | ((magnitude - 0x38000000 + 0xfff + (magnitude >> 13 & 1)) >> 13));
+}
+
 // Converts `count` elements of type F32, F16 or BF16 to float. `from` may be unaligned.
 void ConvertToFloat(const void* from, DType dtype, int64_t count, float* to);
+// The other way, rounded.
+void ConvertFromFloat(const float* from, DType dtype, int64_t count, void* to);
 
 }  // namespace qwen_image

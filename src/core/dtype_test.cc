@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <limits>
 #include <vector>
 
 namespace qwen_image {
@@ -86,6 +87,49 @@ TEST(DType, ConvertsFromUnalignedBytes) {
   EXPECT_EQ(out[0], 1.0f);
   EXPECT_EQ(out[1], 2.0f);
   EXPECT_EQ(out[2], -1.0f);
+}
+
+// A number between two of a type's goes to the nearer one, and from the middle to the one whose code is even.
+template <typename Round, typename Read>
+void ExpectRoundedToNearest(int codes, const Round& round, const Read& read) {
+  for (int code = 0; code + 1 < codes; ++code) {
+    const auto here = static_cast<uint16_t>(code), next = static_cast<uint16_t>(code + 1);
+    const float low = read(here), high = read(next), middle = low + (high - low) / 2;
+    for (const int sign : {1, -1}) {
+      const auto coded = [&](uint16_t c) { return static_cast<uint16_t>(sign < 0 ? c | 0x8000 : c); };
+      const auto signed_value = [&](float v) { return std::copysign(v, static_cast<float>(sign)); };
+      ASSERT_EQ(round(signed_value(low)), coded(here)) << code;
+      ASSERT_EQ(round(signed_value(middle)), coded(code % 2 == 0 ? here : next)) << code;
+      ASSERT_EQ(round(signed_value(std::nextafter(middle, low))), coded(here)) << code;
+      ASSERT_EQ(round(signed_value(std::nextafter(middle, high))), coded(next)) << code;
+    }
+  }
+}
+
+TEST(DType, RoundsToF16) {
+  ExpectRoundedToNearest(0x7c00, F16FromFloat, FloatFromF16);
+  EXPECT_EQ(F16FromFloat(65519.996f), 0x7bff);
+  EXPECT_EQ(F16FromFloat(65520.0f), 0x7c00);
+  EXPECT_EQ(F16FromFloat(-INFINITY), 0xfc00);
+  EXPECT_TRUE(std::isnan(FloatFromF16(F16FromFloat(std::bit_cast<float>(0xff800001)))));
+}
+
+TEST(DType, RoundsToBf16) {
+  ExpectRoundedToNearest(0x7f80, Bf16FromFloat, FloatFromBf16);
+  EXPECT_EQ(Bf16FromFloat(std::numeric_limits<float>::max()), 0x7f80);
+  EXPECT_EQ(Bf16FromFloat(-INFINITY), 0xff80);
+  EXPECT_TRUE(std::isnan(FloatFromBf16(Bf16FromFloat(std::bit_cast<float>(0xff800001)))));
+}
+
+TEST(DType, ConvertsBothWays) {
+  const float values[] = {1.5f, -0.25f, 0x1p-20f};
+  for (const DType dtype : {DType::kF32, DType::kF16, DType::kBF16}) {
+    std::vector<unsigned char> bytes(3 * SizeOf(dtype) + 1);
+    float back[3] = {};
+    ConvertFromFloat(values, dtype, 3, bytes.data() + 1);
+    ConvertToFloat(bytes.data() + 1, dtype, 3, back);
+    EXPECT_TRUE(std::equal(values, values + 3, back)) << NameOf(dtype);
+  }
 }
 
 }  // namespace

@@ -100,6 +100,14 @@ void OutputFile::Write(const void* data, size_t size) {
   if (size > 0 && std::fwrite(data, 1, size, file_) != size) FailToWrite(target_, std::strerror(errno));
 }
 
+void OutputFile::Sync() {
+  if (!file_) Fail(ErrorKind::kInternal, "{} is written after it was closed", target_.string());
+  if (std::fflush(file_) != 0) FailToWrite(target_, std::strerror(errno));
+  // A pipe has no disk to wait for.
+  if (fsync(fileno(file_)) != 0 && errno != EINVAL && errno != EROFS)
+    FailToWrite(target_, std::strerror(errno));
+}
+
 void OutputFile::Commit() {
   if (!file_) Fail(ErrorKind::kInternal, "{} is committed twice", target_.string());
   const bool failed_before = std::ferror(file_) != 0;

@@ -19,7 +19,9 @@ class OutputFile {
   OutputFile& operator=(const OutputFile&) = delete;
 
   void Write(const void* data, size_t size);  // throws Error kCannotWrite (disk full, …)
-  void Commit();                              // flushes, checks, renames
+  // Waits until what was written is on the disk: for files that a later run relies on.
+  void Sync();
+  void Commit();  // flushes, checks, renames
 
  private:
   std::filesystem::path target_;

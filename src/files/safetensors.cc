@@ -152,13 +152,11 @@ class HeaderReader {
   }
 
   int64_t ByteCount(const std::string& name, const StoredTensor& entry) const {
-    const auto* known = std::find_if(std::begin(kDtypeSizes), std::end(kDtypeSizes),
-                                     [&](const DtypeSize& dtype) { return dtype.name == entry.dtype; });
-    if (known == std::end(kDtypeSizes)) {
+    int64_t count = SafetensorsDtypeBytes(entry.dtype);
+    if (count == 0) {
       Refuse("tensor {}: unknown dtype {}; the file may be damaged or newer than this program", Quoted(name),
              Quoted(entry.dtype));
     }
-    int64_t count = known->bytes;
     bool empty = false;
     // The product of all other dimensions must fit even if one is 0, so that no part of the shape can wrap
     // later.
@@ -230,6 +228,12 @@ SafetensorsFile::SafetensorsFile(const std::filesystem::path& path) : WeightFile
   }
   reader.CheckCoverage();
   file_.ThrowIfDamaged();
+}
+
+int64_t SafetensorsDtypeBytes(std::string_view dtype) {
+  const auto* known = std::find_if(std::begin(kDtypeSizes), std::end(kDtypeSizes),
+                                   [&](const DtypeSize& size) { return size.name == dtype; });
+  return known == std::end(kDtypeSizes) ? 0 : known->bytes;
 }
 
 std::optional<DType> ComputeDType(std::string_view name) {

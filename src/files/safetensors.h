@@ -16,6 +16,9 @@ class SafetensorsFile : public WeightFile {
   explicit SafetensorsFile(const std::filesystem::path& path);  // throws Error kBadInput
 };
 
+// Of one element of a dtype as safetensors spells it; 0 if it is unknown.
+int64_t SafetensorsDtypeBytes(std::string_view dtype);
+
 // The type for a dtype this program computes with (F32, F16, BF16), else nothing.
 std::optional<DType> ComputeDType(std::string_view name);
 

@@ -220,12 +220,16 @@ HWY_INLINE void TileToOutput(int64_t rows, int64_t cols, const float* a, const f
   }
 }
 
-// One task of y = a · wᵀ + bias. pack_rows(row, rows, k, depth, to) writes rows of `a` at stride kDepthBlock.
+enum class GemmStart { kBias, kOutput };  // what the products are added to
+
+// One task of y = a · wᵀ + bias, or of y += a · wᵀ. pack_rows(row, rows, k, depth, to) writes rows of `a` at
+// stride kDepthBlock.
 template <class PackRows>
 class GemmRun {
  public:
-  GemmRun(const GemmTask& task, const WeightMatrix& w, const float* bias, const PackRows& pack_rows, float* y)
-      : task_(task), w_(w), pack_rows_(pack_rows), y_(y) {
+  GemmRun(const GemmTask& task, const WeightMatrix& w, const float* bias, const PackRows& pack_rows, float* y,
+          GemmStart start = GemmStart::kBias)
+      : task_(task), w_(w), pack_rows_(pack_rows), y_(y), start_(start) {
     a_ = ThreadScratch((kRowBlock + kStripCols + kTileCols) * kDepthBlock + kStripCols);
     b_ = a_ + kRowBlock * kDepthBlock;
     decoded_ = b_ + kStripCols * kDepthBlock;
@@ -267,7 +271,8 @@ class GemmRun {
         // A panel is packed just before its first use, so it is still in L1.
         const int64_t next = k + kDepthBlock < k_end ? kDepthBlock : kTileCols * w_.cols - (k - k_begin);
         if (pack_panels) PackWeights(col, cols, k, depth, next, panel);
-        const float* const bias = k == 0 ? bias_ + (col - task_.col_begin) : nullptr;
+        const float* const bias =
+            k == 0 && start_ == GemmStart::kBias ? bias_ + (col - task_.col_begin) : nullptr;
         for (int64_t r = 0; r < rows; r += kTileRows) {
           TileToOutput(std::min<int64_t>(kTileRows, rows - r), cols,
                        a_ + (k - k_begin) * rows + r * kDepthBlock, panel, depth, bias,
@@ -291,6 +296,7 @@ class GemmRun {
   const WeightMatrix& w_;
   const PackRows& pack_rows_;
   float* const y_;
+  const GemmStart start_;
   float* a_;        // [depth blocks][rows][kDepthBlock]
   float* b_;        // panels
   float* decoded_;  // [kTileCols][kDepthBlock]: rows of encoded weights, before they become a panel

@@ -17,6 +17,10 @@ namespace qwen_image {
 void MatMul(const float* x /*[rows, w.cols]*/, int64_t rows, const WeightMatrix& w,
             const float* bias /*[w.rows] or null*/, float* y /*[rows, w.rows]*/, ThreadPool& pool);
 
+// y += x · wᵀ, the same way.
+void AddMatMul(const float* x /*[rows, w.cols]*/, int64_t rows, const WeightMatrix& w,
+               float* y /*[rows, w.rows]*/, ThreadPool& pool);
+
 struct AttentionShape {
   int64_t queries = 0;
   int64_t keys = 0;

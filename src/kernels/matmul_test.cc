@@ -117,6 +117,27 @@ TEST(MatMul, RowDoesNotDependOnItsBatch) {
   });
 }
 
+TEST(AddMatMul, AddsTheProductToWhatIsThere) {
+  const int64_t sizes[][3] = {{1, 1, 1}, {5, 3, 40}, {147, 515, 70}, {300, 4, 257}};
+  for (const auto& s : sizes) {
+    const int64_t rows = s[0], depth = s[1], cols = s[2];
+    SCOPED_TRACE(::testing::Message() << rows << " x " << depth << " x " << cols);
+    const std::vector<float> x = Random(rows * depth, 8), before = Random(rows * cols, 9);
+    const Weights weights(cols, depth, DType::kBF16);
+    std::vector<float> product(before.size());
+    reference::MatMul(x.data(), rows, weights.matrix(), nullptr, product.data());
+    ForEachTarget([&] {
+      std::vector<float> got = before, alone = before, want = before;
+      AddMatMul(x.data(), rows, weights.matrix(), got.data(), FourThreads());
+      AddMatMul(x.data(), rows, weights.matrix(), alone.data(), OneThread());
+      ExpectSame(got, alone);
+      for (size_t i = 0; i < want.size(); ++i) want[i] += product[i];
+      const auto n = static_cast<double>(depth) + 2;  // sums of |x·w| stay below 4 n
+      ExpectNear(got, want, [&](int64_t) { return 2 * std::sqrt(n) * kUnit * 4 * n; });
+    });
+  }
+}
+
 TEST(MatMul, NotANumberStaysInItsRowAndColumn) {
   const int64_t rows = 19, depth = 70, cols = 37;
   for (float poison : {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity()}) {

@@ -37,10 +37,21 @@ struct Compute {
 struct Linear {
   WeightMatrix weight;      // [out, in]
   std::vector<float> bias;  // [out], or empty
+  std::vector<LowRankUpdate> updates = {};
 
   // x [.., in] → y [.., out]; `rows` is the product of the leading dimensions.
   void operator()(const float* x, int64_t rows, float* y, ThreadPool& pool) const {
     MatMul(x, rows, weight, bias.empty() ? nullptr : bias.data(), y, pool);
+    for (const LowRankUpdate& update : updates) AddUpdate(update, x, rows, y, pool);
+  }
+
+  // y += factor · (x · downᵀ) · upᵀ: the product of the two small matrices is never formed.
+  static void AddUpdate(const LowRankUpdate& update, const float* x, int64_t rows, float* y,
+                        ThreadPool& pool) {
+    Tensor hidden({rows, update.down.rows});
+    MatMul(x, rows, update.down, nullptr, hidden.data(), pool);
+    for (int64_t i = 0; i < hidden.size(); ++i) hidden[i] *= update.factor;
+    AddMatMul(hidden.data(), rows, update.up, y, pool);
   }
 };
 
@@ -51,6 +62,7 @@ inline Linear BindLinear(WeightBinder& binder, const std::string& name, int64_t 
   Linear linear;
   linear.weight = binder.Matrix(name + ".weight", {out, in});
   if (bias == Bias::kYes) linear.bias = binder.Floats(name + ".bias", {out});
+  linear.updates = binder.Updates(name, out, in);
   return linear;
 }
 

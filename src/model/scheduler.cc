@@ -46,6 +46,13 @@ SchedulerConfig OfficialScheduler() {
           .shift_terminal = 0.02};
 }
 
+SchedulerConfig LightningScheduler() {
+  SchedulerConfig config = OfficialScheduler();
+  config.base_shift = config.max_shift = std::log(3.0);
+  config.shift_terminal.reset();
+  return config;
+}
+
 SchedulerConfig ReadSchedulerConfig(const std::filesystem::path& folder) {
   const std::filesystem::path path = folder / "scheduler_config.json";
   const Json json = ReadJsonFile(path);

@@ -25,6 +25,8 @@ struct SchedulerConfig {
 SchedulerConfig ReadSchedulerConfig(const std::filesystem::path& folder);
 // Of Qwen-Image as published, for models whose files bring none.
 SchedulerConfig OfficialScheduler();
+// Of models distilled to a few steps: the same shift, ln 3, for all sizes.
+SchedulerConfig LightningScheduler();
 
 struct Schedule {
   std::vector<float> sigmas;     // [steps + 1], from 1 down to 0

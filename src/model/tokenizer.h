@@ -12,7 +12,8 @@ namespace qwen_image {
 
 class Tokenizer {
  public:
-  // Reads tokenizer.json, or vocab.json + merges.txt (+ added_tokens.json / tokenizer_config.json).
+  // Reads tokenizer.json, or vocab.json + merges.txt (+ added_tokens.json / tokenizer_config.json), or the
+  // tokenizer in a text encoder's GGUF file.
   // Throws Error kBadInput.
   explicit Tokenizer(const std::filesystem::path& folder);
   ~Tokenizer();

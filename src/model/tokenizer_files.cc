@@ -73,17 +73,6 @@ void ReadVocabulary(const Json& vocabulary, TokenizerFiles& files) {
   }
 }
 
-// "a b" → {"a", "b"}
-std::pair<std::string, std::string> SplitMerge(std::string_view line, std::string_view where, size_t number) {
-  const size_t space = line.find(' ');
-  if (space == std::string_view::npos || space == 0 || space + 1 == line.size() ||
-      line.find(' ', space + 1) != std::string_view::npos) {
-    Fail(ErrorKind::kBadInput, "{}: merge {} is {}, expected two tokens with one space between them", where,
-         number, Quoted(line));
-  }
-  return {std::string(line.substr(0, space)), std::string(line.substr(space + 1))};
-}
-
 void ReadJsonMerges(const Json& merges, TokenizerFiles& files) {
   if (!merges.is_array()) {
     Fail(ErrorKind::kBadInput, "{}: model.merges is {}, expected a list", files.where, Show(merges));
@@ -314,7 +303,18 @@ class AddedTokenReader {
 
 }  // namespace
 
+std::pair<std::string, std::string> SplitMerge(std::string_view line, std::string_view where, size_t number) {
+  const size_t space = line.find(' ');
+  if (space == std::string_view::npos || space == 0 || space + 1 == line.size() ||
+      line.find(' ', space + 1) != std::string_view::npos) {
+    Fail(ErrorKind::kBadInput, "{}: merge {} is {}, expected two tokens with one space between them", where,
+         number, Quoted(line));
+  }
+  return {std::string(line.substr(0, space)), std::string(line.substr(space + 1))};
+}
+
 TokenizerFiles ReadTokenizerFiles(const fs::path& folder) {
+  if (fs::is_regular_file(folder)) return ReadGgufTokenizer(folder);
   TokenizerFiles files;
   Json tokenizer_json;
   if (IsThere(folder / "tokenizer.json")) {

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <string>
+#include <string_view>
 #include <unordered_map>
 #include <utility>
 #include <vector>
@@ -26,7 +27,12 @@ struct TokenizerFiles {
 
 // Reads tokenizer.json, or vocab.json + merges.txt, and tokenizer_config.json, added_tokens.json and
 // special_tokens_map.json where they are there, in the order of transformers' from_pretrained().
-// Throws Error kBadInput.
+// Throws Error kBadInput. A file instead of a folder is read as GGUF.
 TokenizerFiles ReadTokenizerFiles(const std::filesystem::path& folder);
+// The tokenizer inside a text encoder's GGUF file, as llama.cpp writes it.
+TokenizerFiles ReadGgufTokenizer(const std::filesystem::path& file);
+
+// "a b" → {"a", "b"}; throws Error kBadInput with `where` and the merge's number.
+std::pair<std::string, std::string> SplitMerge(std::string_view line, std::string_view where, size_t number);
 
 }  // namespace qwen_image

@@ -92,6 +92,21 @@ TEST(Tokenizer, GivesTheOfficialIds) {
   ExpectGoldens(tokenizer);
 }
 
+// The same tokenizer as llama.cpp's converter lays it out.
+TEST(Tokenizer, GivesTheOfficialIdsFromGguf) {
+  const fs::path file = fs::path(QWEN_IMAGE_SOURCE_DIR) / "tests/goldens/formats/text_encoder_q8_0.gguf";
+  const Tokenizer tokenizer(file);
+  EXPECT_EQ(tokenizer.vocabulary_size(), 850);
+  EXPECT_EQ(tokenizer.TokenId("<|im_start|>"), 829);
+  ExpectGoldens(tokenizer);
+}
+
+TEST(Tokenizer, RefusesAGgufFileWithAnotherTokenizer) {
+  const fs::path file = fs::path(QWEN_IMAGE_SOURCE_DIR) / "tests/goldens/formats/transformer_q8_0.gguf";
+  EXPECT_THAT(MessageOf(ErrorKind::kBadInput, [&] { Tokenizer tokenizer(file); }),
+              AllOf(HasSubstr("transformer_q8_0.gguf: its tokenizer is \"\""), HasSubstr("--tokenizer")));
+}
+
 // Guards against the Unicode version of an installed library: see model/unicode.h.
 TEST(Tokenizer, GivesTheOfficialIdsAndWordsForEveryCodePoint) {
   const Tokenizer tokenizer(kTiny);

@@ -90,9 +90,14 @@ const Transformer::StreamNames Transformer::StreamNames::kTxt = {
     .stream = ":txt",
 };
 
-Transformer::Transformer(WeightStore store)
-    : config_(ReadTransformerConfig(store)), store_(std::move(store)) {
+Transformer::Transformer(WeightStore store, LoraSet loras)
+    : config_(ReadTransformerConfig(store)), store_(std::move(store)), loras_(std::move(loras)) {
   Bind();
+}
+
+void Transformer::ReleasePages() const {
+  store_.ReleasePages();
+  loras_.ReleasePages();
 }
 
 Transformer::Stream Transformer::BindStream(WeightBinder& binder, const std::string& block,
@@ -114,7 +119,7 @@ Transformer::Stream Transformer::BindStream(WeightBinder& binder, const std::str
 
 void Transformer::Bind() {
   const int64_t dim = config_.inner_dim();
-  WeightBinder binder(store_);
+  WeightBinder binder(store_, &loras_);
   img_in_ = BindLinear(binder, "img_in", dim, config_.in_channels);
   txt_norm_ = binder.Floats("txt_norm.weight", {config_.joint_attention_dim});
   txt_in_ = BindLinear(binder, "txt_in", dim, config_.joint_attention_dim);

@@ -10,6 +10,7 @@
 #include "core/checkpoint.h"
 #include "core/tensor.h"
 #include "model/layers.h"
+#include "weights/lora.h"
 #include "weights/weight_store.h"
 
 namespace qwen_image {
@@ -39,10 +40,13 @@ struct TokenGrid {
 
 class Transformer {
  public:
-  explicit Transformer(WeightStore store);
+  explicit Transformer(WeightStore store, LoraSet loras = {});
 
   const TransformerConfig& config() const { return config_; }
   const WeightStore& store() const { return store_; }
+  const LoraSet& loras() const { return loras_; }
+  int64_t total_bytes() const { return store_.total_bytes() + loras_.total_bytes(); }  // of mapped files
+  void ReleasePages() const;                                                           // see MappedFile
 
   // The velocity [1, grid.height · grid.width, patch² · out_channels] at `timestep`, which runs from 1
   // (noise) to 0.
@@ -92,6 +96,7 @@ class Transformer {
 
   TransformerConfig config_;
   WeightStore store_;
+  LoraSet loras_;
   Linear img_in_, txt_in_;
   std::vector<float> txt_norm_;
   Linear time_linear_1_, time_linear_2_;  // time_text_embed.timestep_embedder

@@ -14,7 +14,11 @@ TransformerConfig ConfigOfTensors(const WeightStore& store) {
   TransformerConfig c;
   const std::string block = "transformer_blocks.0.";
   const int64_t inner_dim = store.Rows("img_in.bias");
-  c.num_layers = store.CountModules("transformer_blocks.");
+  for (const std::string& name : {std::string("img_in.bias"), std::string("txt_norm.weight"),
+                                  std::string("proj_out.bias"), block + "attn.norm_q.weight"}) {
+    if (store.Rows(name) == 0) return c;  // not whole: binding will list what is missing
+  }
+  c.num_layers = std::max<int64_t>(store.CountModules("transformer_blocks."), 1);
   c.joint_attention_dim = store.Rows("txt_norm.weight");
   c.in_channels = store.Rows("proj_out.bias");
   c.out_channels = c.in_channels / (c.patch_size * c.patch_size);

@@ -9,10 +9,22 @@ namespace qwen_image {
 
 namespace {
 
+void CheckPictureChannels(const VaeConfig& c, const std::string& where) {
+  if (c.input_channels == 3) return;
+  Fail(ErrorKind::kBadInput,
+       "{}: the VAE has {} picture channels; only RGB is supported (4 belong to Qwen-Image-Layered, which is "
+       "not "
+       "supported yet)",
+       where, c.input_channels);
+}
+
 // The published VAE, whose single files bring no config.
 VaeConfig ConfigOfTensors(const WeightStore& store) {
   VaeConfig c;
   c.base_dim = store.Rows("encoder.conv_in.bias");
+  if (const WeightTensor* conv_in = store.Find("encoder.conv_in.weight");
+      conv_in && conv_in->shape().size() == 5)
+    c.input_channels = conv_in->shape()[1];
   c.z_dim = store.Rows("post_quant_conv.bias");
   c.latents_mean = {-0.7571, -0.7089, -0.9113, 0.1075,  -0.1745, 0.9653,  -0.1517, 1.5508,
                     0.4134,  -0.0715, 0.5517,  -0.3632, -0.1922, -0.9497, 0.2503,  -0.2921};
@@ -23,6 +35,7 @@ VaeConfig ConfigOfTensors(const WeightStore& store) {
          "{}: no config.json beside the VAE, and its {} latent channels are not those of Qwen-Image ({})",
          store.path().string(), c.z_dim, c.latents_mean.size());
   }
+  CheckPictureChannels(c, store.path().string());
   return c;
 }
 
@@ -54,12 +67,7 @@ VaeConfig ReadVaeConfig(const WeightStore& store) {
     Fail(ErrorKind::kBadInput, "{}: dim_mult has {} levels; Qwen-Image's VAE has 4 (8 pixels per latent)",
          config.where(), c.dim_mult.size());
   }
-  if (c.input_channels != 3) {
-    Fail(ErrorKind::kBadInput,
-         "{}: the VAE has {} picture channels; only RGB is supported (4 belong to Qwen-Image-Layered, "
-         "which is not supported yet)",
-         config.where(), c.input_channels);
-  }
+  CheckPictureChannels(c, config.where());
   return c;
 }
 

@@ -87,7 +87,7 @@ Picture Pipeline::Generate(const GenerateRequest& request, const GenerateHooks& 
   }
   report(Progress::Stage::kDenoise, settings.steps);
   run.tap("final_latents_packed", latents);
-  model.transformer.store().ReleasePages();
+  model.transformer.ReleasePages();
   picture.seconds.denoise = denoise_watch.Seconds();
 
   // 6. Decode the latents into pixels.

@@ -75,14 +75,19 @@ void CheckWeightsFit(const ModelParts& parts) {
   }
 }
 
+MemoryNeed EstimateMemory(const TextEncoder& text_encoder, const Transformer& transformer, const Vae& vae,
+                          const GenerateRequest& request, const Settings& settings) {
+  return {
+      .encode = text_encoder.store().total_bytes(),
+      .denoise = transformer.total_bytes() + TransformerWorkspace(transformer.config(), request, settings),
+      .decode = vae.store().total_bytes() + VaeWorkspace(vae.config(), request, settings)};
+}
+
 void CheckWorkspaceFits(const Pipeline::Impl& model, const GenerateRequest& request,
                         const Settings& settings) {
   const int64_t available = AvailableMemory();
-  const int64_t denoise = model.transformer.store().total_bytes() +
-                          TransformerWorkspace(model.transformer.config(), request, settings);
-  const int64_t decode =
-      model.vae.store().total_bytes() + VaeWorkspace(model.vae.config(), request, settings);
-  const int64_t needed = std::max(denoise, decode);
+  const int64_t needed =
+      EstimateMemory(model.text_encoder, model.transformer, model.vae, request, settings).largest();
   if (needed > available) {
     Fail(ErrorKind::kOutOfMemory,
          "a picture of {}x{} needs about {} of memory with this model, but only {} are "

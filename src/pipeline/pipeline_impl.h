@@ -10,11 +10,12 @@
 #include "pipeline/settings.h"
 #include "qwen_image/qwen_image.h"
 #include "weights/model_parts.h"
+#include "weights/variant.h"
 
 namespace qwen_image {
 
 struct Pipeline::Impl {
-  Impl(const ModelParts& parts, const PipelineOptions& options);
+  Impl(const ModelParts& parts, const ModelFiles& files, const PipelineOptions& options);
 
   bool check_memory;
   SchedulerConfig scheduler;
@@ -22,6 +23,7 @@ struct Pipeline::Impl {
   TextEncoder text_encoder;
   Transformer transformer;
   Vae vae;
+  Variant variant;
   Defaults defaults;
   mutable ThreadPool pool;
 };

@@ -6,6 +6,7 @@
 #include "core/fail.h"
 #include "core/tensor.h"
 #include "model/prompt.h"
+#include "weights/model_defaults.h"
 
 namespace qwen_image {
 namespace {
@@ -72,17 +73,41 @@ Settings ResolveSettings(const GenerateRequest& request, const Defaults& default
   return s;
 }
 
+bool IsDistilled(const SchedulerConfig& scheduler) {
+  return scheduler.use_dynamic_shifting && scheduler.base_shift == scheduler.max_shift &&
+         !scheduler.shift_terminal;
+}
+
 Defaults OfficialDefaults(const SchedulerConfig& scheduler) {
   Defaults defaults;  // as the model's card uses it
-  // Distilled models (Lightning) bring a schedule with a constant shift and no terminal; they need no
-  // guidance.
-  const bool distilled = scheduler.use_dynamic_shifting && scheduler.base_shift == scheduler.max_shift &&
-                         !scheduler.shift_terminal;
-  if (distilled) {
+  if (IsDistilled(scheduler)) {
     defaults.steps = 8;
     defaults.cfg = 1.0;
   }
   return defaults;
+}
+
+Defaults DefaultsFor(const ModelParts& parts, const SchedulerConfig& scheduler) {
+  Defaults defaults = OfficialDefaults(scheduler);
+  const ModelDefaults own = ReadModelDefaults(parts.root);
+  defaults.width = own.width.value_or(defaults.width);
+  defaults.height = own.height.value_or(defaults.height);
+  defaults.steps = own.steps.value_or(defaults.steps);
+  defaults.cfg = own.cfg.value_or(defaults.cfg);
+  defaults.negative_prompt = own.negative_prompt.value_or(defaults.negative_prompt);
+  return defaults;
+}
+
+void UseLightning(const std::vector<AppliedLora>& loras, SchedulerConfig& scheduler, Defaults& defaults) {
+  int64_t steps = 0;
+  for (const AppliedLora& lora : loras) {
+    if (lora.scale != 0) steps = std::max(steps, lora.lightning_steps);
+  }
+  if (steps == 0 || IsDistilled(scheduler)) return;
+  scheduler = LightningScheduler();
+  defaults.steps = steps;
+  defaults.cfg = 1.0;
+  defaults.lightning = true;
 }
 
 }  // namespace qwen_image

@@ -89,5 +89,65 @@ TEST(Settings, DistilledModelsNeedNoGuidance) {
   EXPECT_EQ(OfficialDefaults(full).width, 1024);
 }
 
+TEST(Lightning, SetsStepsGuidanceAndNoiseLevels) {
+  SchedulerConfig scheduler = OfficialScheduler();
+  Defaults defaults = kDefaults;
+  UseLightning({{.name = "style", .scale = 1}}, scheduler, defaults);
+  EXPECT_EQ(defaults.steps, 20);
+  EXPECT_FALSE(defaults.lightning);
+  EXPECT_TRUE(scheduler.shift_terminal);
+
+  const AppliedLora four = {.name = "four", .scale = 0.8, .lightning_steps = 4};
+  UseLightning({four}, scheduler, defaults);
+  EXPECT_EQ(defaults.steps, 4);
+  EXPECT_EQ(defaults.cfg, 1);
+  EXPECT_EQ(defaults.width, 64);
+  EXPECT_TRUE(defaults.lightning);
+  EXPECT_TRUE(scheduler.use_dynamic_shifting);
+  EXPECT_EQ(scheduler.base_shift, std::log(3.0));
+  EXPECT_EQ(scheduler.max_shift, std::log(3.0));
+  EXPECT_FALSE(scheduler.shift_terminal);
+  EXPECT_EQ(OfficialDefaults(scheduler).steps, 8) << "what it sets is what a distilled model brings";
+}
+
+TEST(Lightning, WhatTheUserSaysWins) {
+  SchedulerConfig scheduler = OfficialScheduler();
+  Defaults defaults = kDefaults;
+  UseLightning({{.name = "eight", .lightning_steps = 8}}, scheduler, defaults);
+  GenerateRequest request;
+  request.steps = 6;
+  EXPECT_EQ(ResolveSettings(request, defaults, kChannels).steps, 6);
+  EXPECT_EQ(ResolveSettings(request, defaults, kChannels).cfg, 1);
+  request.cfg = 3;
+  EXPECT_TRUE(ResolveSettings(request, defaults, kChannels).guided());
+}
+
+TEST(Lightning, OfSeveralTheOneWithTheMostStepsDecides) {
+  SchedulerConfig scheduler = OfficialScheduler();
+  Defaults defaults = kDefaults;
+  const AppliedLora eight = {.name = "eight", .scale = 0.5, .lightning_steps = 8};
+  const AppliedLora four = {.name = "four", .scale = 0.5, .lightning_steps = 4};
+  UseLightning({eight, four}, scheduler, defaults);
+  EXPECT_EQ(defaults.steps, 8);
+}
+
+TEST(Lightning, WithoutEffectItSetsNothing) {
+  SchedulerConfig scheduler = OfficialScheduler();
+  Defaults defaults = kDefaults;
+  UseLightning({{.name = "off", .scale = 0, .lightning_steps = 8}}, scheduler, defaults);
+  EXPECT_EQ(defaults.steps, 20);
+  EXPECT_TRUE(scheduler.shift_terminal);
+}
+
+TEST(Lightning, ADistilledModelStaysAsItIs) {
+  SchedulerConfig scheduler = LightningScheduler();
+  scheduler.base_shift = scheduler.max_shift = 2;
+  Defaults defaults = kDefaults;
+  UseLightning({{.name = "four", .lightning_steps = 4}}, scheduler, defaults);
+  EXPECT_EQ(defaults.steps, 20);
+  EXPECT_EQ(scheduler.base_shift, 2);
+  EXPECT_FALSE(defaults.lightning);
+}
+
 }  // namespace
 }  // namespace qwen_image

@@ -212,27 +212,4 @@ std::string DiffusersName(Component component, std::string_view stored_name) {
   }
 }
 
-std::string_view OtherModelWith(std::string_view stored_name) {
-  const std::string name = ReplacePrefix(std::string(stored_name), kTransformerPrefixes);
-  // A tensor that only this model has.
-  constexpr Replacement kSigns[] = {
-      {"single_blocks.", "Flux (or Hunyuan, or Chroma)"},
-      {"double_blocks.", "Flux (or Hunyuan, or Chroma)"},
-      {"single_transformer_blocks.", "Flux"},
-      {"joint_blocks.", "Stable Diffusion 3"},
-      {"noise_refiner.", "Z-Image (or Lumina)"},
-      {"context_refiner.", "Z-Image (or Lumina)"},
-      {"cap_embedder.", "Z-Image (or Lumina)"},
-      {"txt_in.text_norm.", "Qwen-Image-2.1"},
-      {"input_blocks.", "Stable Diffusion 1, 2 or XL"},
-      {"blocks.0.cross_attn.", "Wan"},
-      {"time_text_embed.addition_t_embedding.", "Qwen-Image-Layered"},
-      {"controlnet_blocks.", "a ControlNet"},
-  };
-  for (const auto& [sign, model] : kSigns) {
-    if (name.starts_with(sign)) return model;
-  }
-  return "";
-}
-
 }  // namespace qwen_image

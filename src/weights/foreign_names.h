@@ -17,8 +17,4 @@ std::string DiffusersName(Component component, std::string_view stored_name);
 // An empty tensor by which single files say that reference pictures are modulated for t = 0 (Edit-2511).
 constexpr std::string_view kZeroCondMarker = "__index_timestep_zero__";
 
-// The model that a file with such a tensor belongs to, if it is none that runs here: "Flux", "Z-Image", …
-// Empty: nothing speaks for another model.
-std::string_view OtherModelWith(std::string_view stored_name);
-
 }  // namespace qwen_image

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <string>
 
+#include "core/fail.h"
 #include "files/json.h"
 #include "files/testing.h"
 #include "weights/foreign_names.h"
@@ -88,6 +89,33 @@ TEST(ForeignWeightsRefused, ARotatedTensor) {
   EXPECT_TRUE(binder.Floats("transformer_blocks.0.attn.to_out.0.weight", {8, 256}).empty());
   EXPECT_THAT(MessageOf(ErrorKind::kBadInput, [&] { binder.Finish(); }),
               HasSubstr("to_out.0.weight is stored rotated (comfy_quant convrot)"));
+}
+
+TEST(ForeignWeightsRefused, StorageThatOnlyANoteTells) {
+  const TempFolder folder;
+  const auto message = [&](const std::string& metadata, const std::string& note) {
+    const std::string beside =
+        note.empty()
+            ? ""
+            : fmt::format(R"(,"x.comfy_quant":{{"dtype":"U8","shape":[{0}],"data_offsets":[5,{1}]}})",
+                          note.size(), 5 + note.size());
+    folder.Write("f.safetensors",
+                 SafetensorsBytes(
+                     fmt::format(R"({{{}"x.weight":{{"dtype":"I8","shape":[1],"data_offsets":[0,1]}},)"
+                                 R"("x.weight_scale":{{"dtype":"F32","shape":[],"data_offsets":[1,5]}}{}}})",
+                                 metadata, beside),
+                     "xabcd" + note));
+    WeightStore store(folder.path() / "f.safetensors", Component::kTransformer);
+    return store.Find("x.weight")->problem();
+  };
+  EXPECT_EQ(message("", ""), "");
+  EXPECT_EQ(message("", R"({"format": "int8_tensorwise"})"), "");
+  EXPECT_THAT(message("", R"({"format": "awq_w4a16"})"),
+              HasSubstr("is stored as \"awq_w4a16\" (comfy_quant)"));
+  EXPECT_THAT(message("", "{"), HasSubstr("is stored as null"));
+  const char* layers =
+      R"("__metadata__":{"_quantization_metadata":"{\"layers\":{\"model.diffusion_model.x\":{\"format\":\"nvfp4\"}}}"},)";
+  EXPECT_THAT(message(layers, ""), HasSubstr("is stored as \"nvfp4\""));
 }
 
 }  // namespace

@@ -151,41 +151,39 @@ void FindBeside(const fs::path& part, ModelParts& parts) {
   if (parts.scheduler.empty() && IsFolder(above / "scheduler")) parts.scheduler = above / "scheduler";
 }
 
-void CheckComplete(const ModelFiles& files, const ModelParts& parts) {
-  struct Part {
-    const fs::path& path;
-    const char *name, *option;
-  };
+}  // namespace
+
+std::vector<MissingPart> MissingParts(const ModelParts& parts) {
+  std::vector<MissingPart> missing;
+  if (parts.transformer.empty()) missing.push_back({"transformer", "--transformer"});
+  if (parts.text_encoder.empty()) missing.push_back({"text_encoder", "--text-encoder"});
+  if (parts.vae.empty()) missing.push_back({"vae", "--vae"});
+  if (parts.tokenizer.empty()) missing.push_back({"tokenizer", "--tokenizer"});
+  // A folder with an index has one; elsewhere the scheduler's settings are the official ones.
+  if (!parts.pipeline_class.empty() && parts.scheduler.empty()) missing.push_back({"scheduler", ""});
+  return missing;
+}
+
+ModelParts FindModelParts(const ModelFiles& files) {
+  ModelParts parts = LocateModelParts(files);
   std::string names, options;
-  // A folder with an index has them all; elsewhere the scheduler's settings are the official ones.
-  const bool no_scheduler = !parts.pipeline_class.empty() && parts.scheduler.empty();
-  for (const Part& part :
-       {Part{parts.transformer, "transformer", "--transformer"},
-        Part{parts.text_encoder, "text_encoder", "--text-encoder"}, Part{parts.vae, "vae", "--vae"},
-        Part{parts.tokenizer, "tokenizer", "--tokenizer"}}) {
-    if (!part.path.empty()) {
-      if (!Exists(part.path)) Fail(ErrorKind::kBadInput, "there is no {} {}", part.name, part.path.string());
-      continue;
-    }
-    names += (names.empty() ? "" : ", ") + std::string(part.name);
-    options += (options.empty() ? "" : " … ") + std::string(part.option);
+  for (const MissingPart& part : MissingParts(parts)) {
+    names += (names.empty() ? "" : ", ") + part.name;
+    if (!part.option.empty()) options += (options.empty() ? "" : " … ") + part.option;
   }
-  if (no_scheduler) names += names.empty() ? "scheduler" : ", scheduler";
-  if (names.empty()) return;
-  if (!files.model.empty() && IsFolder(files.model)) {
+  if (names.empty()) return parts;
+  if (IsFolder(files.model)) {
     Fail(ErrorKind::kBadInput,
          "{}: these parts of the model are missing: {}. The download may be incomplete{}",
          parts.root.string(), names, options.empty() ? "" : fmt::format("; or name them: {} …", options));
   }
   Fail(ErrorKind::kBadInput,
-       "these parts of the model are missing: {}. Name a folder with all of them as "
-       "--model, or the parts: {} …",
+       "these parts of the model are missing: {}. Name a folder with all of them as --model, or the parts: "
+       "{} …",
        names, options);
 }
 
-}  // namespace
-
-ModelParts FindModelParts(const ModelFiles& files) {
+ModelParts LocateModelParts(const ModelFiles& files) {
   ModelParts parts{.transformer = files.transformer,
                    .text_encoder = files.text_encoder,
                    .vae = files.vae,
@@ -203,7 +201,9 @@ ModelParts FindModelParts(const ModelFiles& files) {
   FindBeside(parts.text_encoder, parts);
   FindBeside(parts.transformer, parts);
   if (parts.tokenizer.empty() && HasTokenizer(parts.text_encoder)) parts.tokenizer = parts.text_encoder;
-  CheckComplete(files, parts);
+  for (const fs::path& part : {parts.transformer, parts.text_encoder, parts.vae, parts.tokenizer}) {
+    if (!part.empty() && !Exists(part)) Fail(ErrorKind::kBadInput, "there is no {}", part.string());
+  }
   if (parts.root.empty()) parts.root = parts.transformer;
   return parts;
 }

@@ -4,6 +4,7 @@
 
 #include <filesystem>
 #include <string>
+#include <vector>
 
 #include "qwen_image/model_files.h"
 
@@ -19,5 +20,13 @@ struct ModelParts {
 
 // Throws Error kBadInput that says what a path is instead, or lists every part that is missing.
 ModelParts FindModelParts(const ModelFiles& files);
+
+// The same, but parts may be missing: their paths are empty.
+ModelParts LocateModelParts(const ModelFiles& files);
+// The names of parts that are missing, and the options that name them (the scheduler has none).
+struct MissingPart {
+  std::string name, option;
+};
+std::vector<MissingPart> MissingParts(const ModelParts& parts);
 
 }  // namespace qwen_image

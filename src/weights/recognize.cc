@@ -4,7 +4,6 @@
 
 #include "core/fail.h"
 #include "files/gguf.h"
-#include "files/text.h"
 #include "weights/foreign_names.h"
 
 namespace qwen_image {
@@ -17,11 +16,49 @@ struct Sign {
   const char* what;
 };
 constexpr Sign kSigns[] = {
-    {Component::kTransformer, "transformer_blocks.0.attn.add_q_proj.weight",
-     "the transformer of a Qwen-Image model"},
+    {Component::kTransformer, "txt_norm.weight", "the transformer of a Qwen-Image model"},
     {Component::kTextEncoder, "model.language_model.embed_tokens.weight", "a text encoder"},
     {Component::kVae, "decoder.conv_in.weight", "a VAE"},
 };
+
+// Beginnings of tensors' names that only these models have, in diffusers' and in the original names; the
+// first that fits decides.
+struct OtherModel {
+  std::string_view sign, name;
+};
+constexpr OtherModel kOtherModels[] = {
+    {"time_text_embed.addition_t_embedding.", "Qwen-Image-Layered"},
+    {"txt_in.text_norm.", "Qwen-Image-2.1"},
+    {"controlnet_blocks.", "a ControlNet"},
+    {"double_stream_modulation_img.", "Flux 2"},
+    {"distilled_guidance_layer.", "Chroma"},
+    {"all_x_embedder.", "Z-Image"},
+    {"x_pad_token", "Z-Image"},
+    {"noise_refiner.", "Lumina or Z-Image"},
+    {"time_mod_proj.", "Krea 2"},
+    {"joint_transformer_blocks.", "AuraFlow"},
+    {"double_stream_blocks.", "HiDream"},
+    {"single_transformer_blocks.", "Flux or one of its kind"},
+    {"single_blocks.", "Flux or one of its kind"},
+    {"double_blocks.", "Flux or one of its kind"},
+    {"joint_blocks.", "Stable Diffusion 3"},
+    {"context_embedder.", "Stable Diffusion 3"},
+    {"condition_embedder.", "Wan"},
+    {"blocks.0.cross_attn.", "Wan"},
+    {"caption_projection.", "Sana, PixArt or LTX"},
+    {"input_blocks.", "Stable Diffusion 1, 2 or XL"},
+    {"down_blocks.0.attentions.", "Stable Diffusion 1, 2 or XL"},
+};
+
+const OtherModel* FindOtherModel(const WeightFile& file) {
+  const OtherModel* found = std::end(kOtherModels);
+  for (const auto& [stored_name, tensor] : file.tensors()) {
+    const std::string name = DiffusersName(Component::kTransformer, stored_name);
+    found = std::find_if(std::begin(kOtherModels), found,
+                         [&](const OtherModel& other) { return name.starts_with(other.sign); });
+  }
+  return found == std::end(kOtherModels) ? nullptr : found;
+}
 
 bool HasTensor(const WeightFile& file, Component component, const char* tensor) {
   return std::any_of(file.tensors().begin(), file.tensors().end(),
@@ -43,21 +80,30 @@ bool IsLoraTensor(const std::string& name) {
                      [&](const char* part) { return name.find(part) != name.npos; });
 }
 
+std::string_view OtherModelWith(std::string_view name) {
+  for (const OtherModel& other : kOtherModels) {
+    if (name.starts_with(other.sign)) return other.name;
+  }
+  return "";
+}
+
 RecognizedFile Recognize(const WeightFile& file) {
   RecognizedFile found;
   if (IsVisionProjector(file)) {
+    found.vision_projector = true;
     found.what =
         "a vision projector (mmproj): the vision tower of a text encoder without its language model. It is "
         "for editing, which is not supported yet";
     return found;
   }
-  for (const auto& [name, tensor] : file.tensors()) {
-    if (IsLoraTensor(name))
-      return {.components = {}, .lora = true, .what = "a LoRA; add it to a model with --lora"};
-    const std::string_view other = OtherModelWith(name);
-    if (other.empty()) continue;
-    found.what =
-        fmt::format("the weights of {} (they have a tensor {}), which is not supported", other, Quoted(name));
+  if (std::any_of(file.tensors().begin(), file.tensors().end(),
+                  [](const auto& item) { return IsLoraTensor(item.first); })) {
+    return {.components = {}, .lora = true, .what = "a LoRA; add it to a model with --lora"};
+  }
+  if (const OtherModel* other = FindOtherModel(file)) {
+    found.other_model = other->name;
+    found.what = fmt::format("weights of {} (a tensor's name begins with \"{}\"), which is not supported{}",
+                             other->name, other->sign, other->name.starts_with("Qwen") ? " yet" : "");
     return found;
   }
   for (const Sign& sign : kSigns) {
@@ -65,7 +111,7 @@ RecognizedFile Recognize(const WeightFile& file) {
     found.components.push_back(sign.component);
     found.what += (found.what.empty() ? "" : ", ") + std::string(sign.what);
   }
-  if (found.components.empty()) found.what = "no part of a Qwen-Image model is in it";
+  if (found.components.empty()) found.what = "nothing that is known: it has no part of a Qwen-Image model";
   return found;
 }
 

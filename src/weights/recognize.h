@@ -3,6 +3,7 @@
 
 #include <filesystem>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "files/weight_file.h"
@@ -13,11 +14,18 @@ namespace qwen_image {
 struct RecognizedFile {
   std::vector<Component> components;  // that it holds; a checkpoint holds several
   bool lora = false;
-  std::string what;  // for people: "the transformer of a Qwen-Image model", "a LoRA", "the weights of Flux"
+  bool vision_projector = false;  // llama.cpp's mmproj file
+  std::string other_model;        // "Flux 2", …: not one that runs here
+  std::string what;               // for people: "the transformer of a Qwen-Image model", "a LoRA; …", …
+
+  bool known() const { return !components.empty() || lora || vision_projector || !other_model.empty(); }
 };
 
 RecognizedFile Recognize(const WeightFile& file);
 RecognizedFile RecognizeFile(const std::filesystem::path& path);  // throws Error kBadInput if unreadable
+
+// The model that has a tensor or module of this name and is none that runs here; empty if none is known.
+std::string_view OtherModelWith(std::string_view name);
 
 bool IsLoraTensor(const std::string& name);
 

@@ -36,12 +36,24 @@ const WeightTensor* WeightBinder::Take(const std::string& name, const Shape& sha
 
 WeightMatrix WeightBinder::Matrix(const std::string& name, const Shape& shape) {
   const WeightTensor* tensor = Take(name, shape);
-  return tensor ? tensor->Matrix() : WeightMatrix();
+  if (!tensor) return {};
+  const WeightMatrix matrix = tensor->Matrix();
+  // Possible in GGUF, whose metadata may change a tensor's shape afterwards.
+  if (matrix.coding && matrix.cols % matrix.coding->unit() != 0) {
+    misshapen_.push_back(fmt::format("{} has rows of {} values, which are no whole blocks of {} ({})",
+                                     Printable(name), matrix.cols, matrix.coding->unit(), tensor->Format()));
+    return {};
+  }
+  return matrix;
 }
 
 std::vector<float> WeightBinder::Floats(const std::string& name, const Shape& shape) {
   const WeightTensor* tensor = Take(name, shape);
   return tensor ? tensor->Values() : std::vector<float>();
+}
+
+std::vector<LowRankUpdate> WeightBinder::Updates(const std::string& name, int64_t out, int64_t in) {
+  return loras_ ? loras_->Take(name, out, in) : std::vector<LowRankUpdate>();
 }
 
 void WeightBinder::AllowUnused(std::string_view pattern) { unused_patterns_.emplace_back(pattern); }
@@ -84,7 +96,10 @@ std::string WeightBinder::PrefixHint(const std::vector<std::string>& unexpected)
 void WeightBinder::Finish() {
   store_.ThrowIfDamaged();
   const std::vector<std::string> unexpected = Unexpected();
-  if (missing_.empty() && misshapen_.empty() && unreadable_.empty() && unexpected.empty()) return;
+  if (missing_.empty() && misshapen_.empty() && unreadable_.empty() && unexpected.empty()) {
+    if (loras_) loras_->Finish();  // what a broken model does not have is no fault of a LoRA's
+    return;
+  }
   std::string message = fmt::format(
       "{}: the tensors are not those of this model: {} missing, {} of a wrong shape, {} not readable, {} not "
       "expected{}",

@@ -23,7 +23,7 @@ class PartJoiner {
       if (name.ends_with(kQuantoData)) JoinQuanto(name, values);
       if (!name.ends_with(".weight")) continue;
       const std::string stem = name.substr(0, name.size() - kWeight.size());  // with its dot
-      if (const std::string problem = ComfyProblem(stem); !problem.empty()) {
+      if (const std::string problem = ComfyProblem(stem, values); !problem.empty()) {
         WeightTensor broken(values);
         broken.set_problem(problem);
         Add(name, std::move(broken));
@@ -81,25 +81,50 @@ class PartJoiner {
     }
   }
 
-  // What ComfyUI's note beside a tensor says, if it is a way of storing that is not read here.
-  std::string ComfyProblem(const std::string& stem) {
-    const StoredIn* note = Part(stem + "comfy_quant");
-    if (!note) return "";
-    const auto bytes = note->tensor->bytes;
-    const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
-    Json json;
-    try {
-      json = ParseJson(text, "comfy_quant");
-    } catch (const Error&) {  // shown as it is
+  // What ComfyUI's note on a tensor says, if it is a way of storing that is not read here. The note is a
+  // tensor beside it, or stands in the file's metadata.
+  std::string ComfyProblem(const std::string& stem, const StoredIn& values) {
+    Json note;
+    if (const StoredIn* part = Part(stem + "comfy_quant")) {
+      const auto bytes = part->tensor->bytes;
+      note = ParseNote({reinterpret_cast<const char*>(bytes.data()), bytes.size()});
+    } else if (const Json* found = NoteInMetadata(stem, *values.file)) {
+      note = *found;
+    } else {
+      return "";
     }
-    const Json format = json.is_object() ? json.value("format", Json()) : Json();
-    if (json.is_object() && json.value("convrot", Json(false)) != Json(false)) {
+    if (note.is_object() && note.contains("convrot") && note["convrot"] != Json(false)) {
       return "is stored rotated (comfy_quant convrot), which this version does not read";
     }
-    const std::string name = format.is_string() ? format.get<std::string>() : "";
-    if (name.starts_with("float8_") || name == "int8_tensorwise") return "";
+    const Json format = note.is_object() && note.contains("format") ? note["format"] : Json();
+    const bool known = format.is_string() && (format.get_ref<const std::string&>().starts_with("float8_") ||
+                                              format == "int8_tensorwise");
+    if (known) return "";
     return fmt::format("is stored as {} (comfy_quant), which this version does not read",
-                       name.empty() ? Printable(text, 80) : Quoted(name));
+                       Printable(format.dump(-1, ' ', /*ensure_ascii=*/true), 80));
+  }
+
+  const Json* NoteInMetadata(const std::string& stem, const WeightFile& file) {
+    const auto [layers, is_new] = metadata_.try_emplace(&file);
+    const auto text = file.metadata().find("_quantization_metadata");
+    if (is_new && text != file.metadata().end()) {
+      const Json json = ParseNote(text->second);
+      if (json.is_object() && json.contains("layers")) layers->second = json["layers"];
+    }
+    if (!layers->second.is_object()) return nullptr;
+    for (const char* prefix : {"", "model.diffusion_model.", "diffusion_model."}) {
+      const auto found = layers->second.find(prefix + stem.substr(0, stem.size() - 1));
+      if (found != layers->second.end()) return &*found;
+    }
+    return nullptr;
+  }
+
+  static Json ParseNote(std::string_view text) {
+    try {
+      return ParseJson(text, "comfy_quant");
+    } catch (const Error&) {
+      return {};
+    }
   }
 
   void JoinQuanto(const std::string& name, const StoredIn& values) {
@@ -124,6 +149,7 @@ class PartJoiner {
   const std::map<std::string, StoredIn>& stored_;
   std::set<std::string> used_;
   std::map<std::string, WeightTensor> joined_;
+  std::map<const WeightFile*, Json> metadata_;  // what ComfyUI notes on the layers of each file
 };
 
 }  // namespace

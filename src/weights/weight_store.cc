@@ -52,10 +52,24 @@ void RefuseOthers(const fs::path& path, const WeightFile& file, Component compon
   const RecognizedFile found = Recognize(file);
   const auto& components = found.components;
   if (std::find(components.begin(), components.end(), component) != components.end()) return;
-  const bool unknown = components.empty() && !found.lora && found.what.starts_with("no part");
-  if (unknown) return;  // a damaged or incomplete file: the list of what is missing says more
-  Fail(ErrorKind::kBadInput, "{}: {} is expected here, but this is {}", path.string(),
-       fmt::format("the {}", NameOf(component)), found.what);
+  if (!found.known()) return;  // a damaged or incomplete file: the list of what is missing says more
+  Fail(ErrorKind::kBadInput, "{}: the {} is expected here, but this is {}", path.string(), NameOf(component),
+       found.what);
+}
+
+// A folder of another model says so in its config.
+void CheckConfigClass(const Json& config, const std::string& where, Component component) {
+  const bool text = component == Component::kTextEncoder;
+  const char* const key = text ? "model_type" : "_class_name";
+  const std::string_view expected = text                                   ? "qwen2_5_vl"
+                                    : component == Component::kTransformer ? "QwenImageTransformer2DModel"
+                                                                           : "AutoencoderKLQwenImage";
+  if (!config.is_object() || !config.contains(key) || !config[key].is_string()) return;
+  const std::string found = config[key].get<std::string>();
+  if (found == expected || (text && found.starts_with(expected))) return;
+  Fail(ErrorKind::kBadInput,
+       "{}: \"{}\" is {}, but the {} of Qwen-Image is {}; other models are not supported", where, key,
+       Quoted(found), NameOf(component), expected);
 }
 
 // Tensors that no model computes with: signs, scales of quantized activations, tables that mflux saves too.
@@ -130,7 +144,7 @@ void WeightStore::ReadConfig(bool is_folder) {
   if (!fs::exists(fs::symlink_status(path, error))) return;
   config_path_ = path.string();
   config_ = ReadJsonFile(path);
-  if (is_folder) return;
+  if (is_folder) return CheckConfigClass(config_, config_path_, component_);
   const auto has = [&](const char* key) { return config_.is_object() && config_.contains(key); };
   const bool ours = component_ == Component::kTransformer
                         ? has("num_attention_heads") && has("axes_dims_rope")

@@ -17,6 +17,7 @@
 #include "files/weight_file.h"
 #include "kernels/weight_matrix.h"
 #include "weights/component.h"
+#include "weights/lora.h"
 #include "weights/weight_tensor.h"
 
 namespace qwen_image {
@@ -68,7 +69,8 @@ class WeightStore {
 
 class WeightBinder {
  public:
-  explicit WeightBinder(WeightStore& store) : store_(store) {}
+  // `loras`: what is added to the weights; Finish() checks that all of it was.
+  explicit WeightBinder(WeightStore& store, LoraSet* loras = nullptr) : store_(store), loras_(loras) {}
 
   // Both return something empty (data == nullptr, no elements) when the tensor is missing or does not fit; it
   // must not be used before Finish() has returned.
@@ -78,6 +80,9 @@ class WeightBinder {
   WeightMatrix Matrix(const std::string& name, const Shape& shape);
   // A small tensor, copied and converted to float.
   std::vector<float> Floats(const std::string& name, const Shape& shape);
+
+  // What LoRAs add to the linear layer `name`, whose weight is [out, in].
+  std::vector<LowRankUpdate> Updates(const std::string& name, int64_t out, int64_t in);
 
   // Tensors that are legal and not needed: `visual.*`, `*.time_conv.*`, … ('*' matches any text).
   void AllowUnused(std::string_view pattern);
@@ -94,6 +99,7 @@ class WeightBinder {
   std::string PrefixHint(const std::vector<std::string>& unexpected) const;
 
   WeightStore& store_;
+  LoraSet* loras_;
   std::set<std::string> taken_;
   std::vector<std::string> unused_patterns_;
   std::map<std::string, Shape> missing_;

@@ -20,7 +20,9 @@ LAYERS = 3
 
 
 def transformer_keys():
-    model = QwenImageTransformer2DModel(num_layers=LAYERS, num_attention_heads=1, attention_head_dim=128, joint_attention_dim=32)
+    model = QwenImageTransformer2DModel(
+        num_layers=LAYERS, num_attention_heads=1, attention_head_dim=128, joint_attention_dim=32
+    )
     return list(model.state_dict())
 
 
@@ -64,7 +66,9 @@ def check_mflux(title, keys, rules, targets, dropped=()):
         assert ours.get(name) == key, (name, key, ours.get(name))
     left = sorted(set(keys) - set(theirs.values()))
     assert left == sorted(dropped), left
-    print(f"mflux {title}: {len(theirs)} names equal mflux's table; {len(left)} that mflux drops: {', '.join(left) or '–'}")
+    print(
+        f"mflux {title}: {len(theirs)} names equal mflux's table; {len(left)} that mflux drops: {', '.join(left) or '–'}"
+    )
 
 
 def check_vae():
@@ -119,7 +123,9 @@ def main():
         inner = names.add_inner(theirs)
         assert names.to_diffusers(names.strip_inner(inner), names.MLX_COMMUNITY_TRANSFORMER) == ours
     for key in transformer:
-        assert names.strip_prefix([f"model.diffusion_model.{key}"], "model.diffusion_model.") == {key: f"model.diffusion_model.{key}"}
+        assert names.strip_prefix([f"model.diffusion_model.{key}"], "model.diffusion_model.") == {
+            key: f"model.diffusion_model.{key}"
+        }
     vae = check_vae()
     # Never used with a single frame: mflux has no place for it.
     dropped = [key for key in vae if key.startswith("encoder.down_blocks.5.time_conv.")]

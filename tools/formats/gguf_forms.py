@@ -1,15 +1,14 @@
-"""Forms of GGUF: by the gguf package (ComfyUI-GGUF's transformer, llama.cpp's text encoder), and by stable-diffusion.cpp."""
+"""Forms of GGUF: ComfyUI-GGUF's and llama.cpp's by the gguf package, and those of stable-diffusion.cpp's converter."""
 
 import json
-import shutil
 import subprocess
+from functools import partial
 
 import gguf
-import torch
 
 import names
 from model_folder import is_optional
-from safetensors_forms import VAE_FILE, comfy_form, cast
+from safetensors_forms import PREFIX, VAE_FILE, comfy_form, in_bf16, write_vae_file
 
 TYPES = ("F32", "F16", "BF16", "Q8_0", "Q4_0", "Q4_1", "Q5_0", "Q5_1")
 # Only ggml itself makes these: stable-diffusion.cpp's converter does.
@@ -38,10 +37,15 @@ def finish(writer):
     writer.close()
 
 
+def file_type(type_name):
+    return gguf.LlamaFileType.ALL_F32 if type_name == "F32" else gguf.LlamaFileType[f"MOSTLY_{type_name}"]
+
+
 def write_transformer(path, tensors, type_name):
     path.parent.mkdir(parents=True, exist_ok=True)
     writer = gguf.GGUFWriter(path, "qwen_image")
     writer.add_quantization_version(gguf.GGML_QUANT_VERSION)
+    writer.add_file_type(file_type(type_name))
     for name, tensor in tensors.items():
         add_tensor(writer, name, tensor, gguf.GGMLQuantizationType[type_name])
     finish(writer)
@@ -84,30 +88,35 @@ def write_text_encoder(path, model, type_name):
     writer.add_rope_freq_base(rope["rope_theta"])
     writer.add_layer_norm_rms_eps(text["rms_norm_eps"])
     writer.add_quantization_version(gguf.GGML_QUANT_VERSION)
+    writer.add_file_type(file_type(type_name))
     add_tokenizer(writer, model.folder / "tokenizer", text["vocab_size"])
     for name, tensor in model.tensors["text_encoder"].items():
         if not is_optional(name):
-            add_tensor(writer, names.from_diffusers(name, names.LLAMA_TEXT_ENCODER), tensor, gguf.GGMLQuantizationType[type_name])
+            add_tensor(
+                writer,
+                names.from_diffusers(name, names.LLAMA_TEXT_ENCODER),
+                tensor,
+                gguf.GGMLQuantizationType[type_name],
+            )
     finish(writer)
 
 
 def gguf_form(model, out, type_name):
-    parts = comfy_form(model, out, lambda tensors: {})
-    shutil.rmtree(out / "tokenizer")  # it is in the text encoder's file
-    shutil.rmtree(out / "diffusion_models")
-    shutil.rmtree(out / "text_encoders")
+    """The tokenizer is in the text encoder's file, and so is all that a config would say."""
     transformer, text_encoder = TRANSFORMER_FILE.format(type_name), TEXT_ENCODER_FILE.format(type_name)
     write_transformer(out / transformer, model.tensors["transformer"], type_name)
-    write_text_encoder(out / text_encoder, model, type_name)
     model.copy_config("transformer", (out / transformer).parent)
-    parts["transformer"] = {"path": transformer, "format": "gguf", "names": "diffusers"}
-    parts["text_encoder"] = {"path": text_encoder, "format": "gguf", "names": "llama"}
-    return parts
+    write_text_encoder(out / text_encoder, model, type_name)
+    return {
+        "transformer": {"path": transformer, "format": "gguf", "names": "diffusers"},
+        "text_encoder": {"path": text_encoder, "format": "gguf", "names": "llama"},
+        "vae": write_vae_file(model, out),
+    }
 
 
 def sd_form(model, out, program, type_name, prefix=""):
-    """stable-diffusion.cpp's converter on the transformer and the text encoder; it knows no names and writes no metadata."""
-    parts = comfy_form(model, out, lambda tensors: cast(tensors, torch.bfloat16), prefix=prefix)
+    """stable-diffusion.cpp's converter on the transformer and the text encoder; names stay, and it writes no metadata."""
+    parts = comfy_form(model, out, in_bf16, prefix=prefix)
     for component in ("transformer", "text_encoder"):
         source = out / parts[component]["path"]
         target = source.with_suffix(".gguf")
@@ -121,16 +130,15 @@ def sd_form(model, out, program, type_name, prefix=""):
 
 
 def forms(program=None):
-    table = {}
+    table, vae = {}, f"--vae={{root}}/{VAE_FILE}"
     for name in TYPES:
-        files = [f"--transformer={{root}}/{TRANSFORMER_FILE.format(name)}", f"--text-encoder={{root}}/{TEXT_ENCODER_FILE.format(name)}"]
-        write = lambda model, out, name=name: gguf_form(model, out, name)
-        table[f"gguf_{name.lower()}"] = ("gguf", write, [*files, f"--vae={{root}}/{VAE_FILE}"])
-    if program:
-        files = ["--transformer={root}/diffusion_models/qwen_image.gguf", "--text-encoder={root}/text_encoders/qwen_2.5_vl_7b.gguf"]
-        files += [f"--vae={{root}}/{VAE_FILE}", "--tokenizer={root}/tokenizer"]
-        for name in SD_TYPES:
-            prefix = "model.diffusion_model." if name == "q5_1" else ""
-            write = lambda model, out, name=name, prefix=prefix: sd_form(model, out, program, name, prefix)
-            table[f"sdcpp_{name.lower()}"] = ("stable-diffusion.cpp", write, files)
+        transformer, text_encoder = TRANSFORMER_FILE.format(name), TEXT_ENCODER_FILE.format(name)
+        engine = [f"--transformer={{root}}/{transformer}", f"--text-encoder={{root}}/{text_encoder}", vae]
+        table[f"gguf_{name.lower()}"] = ("gguf", partial(gguf_form, type_name=name), engine)
+    engine = ["--transformer={root}/diffusion_models/qwen_image.gguf", vae, "--tokenizer={root}/tokenizer"]
+    engine.append("--text-encoder={root}/text_encoders/qwen_2.5_vl_7b.gguf")
+    for name in SD_TYPES if program else ():
+        prefix = PREFIX if name == "q5_1" else ""
+        write = partial(sd_form, program=program, type_name=name, prefix=prefix)
+        table[f"sdcpp_{name.lower()}"] = ("stable-diffusion.cpp", write, engine)
     return table

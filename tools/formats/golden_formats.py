@@ -2,9 +2,9 @@
 
     python tools/formats/golden_formats.py --out tests/goldens/formats --sd PATH/sd-cli
 
-expected.json says of every file what each of its tensors is worth, under diffusers' names, as the program that wrote it reads
-it: the shape; of the float32 values, in float64, the sum, the sum of squares and the sum of value[i] · (i mod 97), which a
-wrong order changes; and a few values by their place i in the flat tensor.
+expected.json says of every file what each of its tensors is worth, under diffusers' names, as the program that wrote it
+reads it: the shape; of the float32 values, in float64, the sum, the sum of squares and the sum of value[i] · (i mod 97),
+which a wrong order changes; and a few values by their place i in the flat tensor.
 """
 
 import argparse
@@ -74,15 +74,34 @@ COMFY_LAYERS = {
     "attn.to_q": ("fp8", {"format": "float8_e4m3fn"}, {}),
     "attn.to_k": ("int8", {"format": "int8_tensorwise"}, {}),
     "attn.to_v": ("int8", {"format": "int8_tensorwise"}, {"per_channel": True}),
-    "attn.to_out.0": ("int8", {"format": "int8_tensorwise", "convrot": True, "convrot_groupsize": 256}, {"per_channel": True, "convrot": True}),
+    "attn.to_out.0": (
+        "int8",
+        {"format": "int8_tensorwise", "convrot": True, "convrot_groupsize": 256},
+        {"per_channel": True, "convrot": True},
+    ),
 }
 
 
 def some_matrices(layers, rows, columns=256):
     generator = torch.Generator().manual_seed(11)
-    tensors = {f"transformer_blocks.0.{layer}.weight": torch.randn(rows, columns, generator=generator) / 16 for layer in layers}
+    tensors = {
+        f"transformer_blocks.0.{layer}.weight": torch.randn(rows, columns, generator=generator) / 16 for layer in layers
+    }
     # What stable-diffusion.cpp quantizes too: vectors.
     return tensors | {"txt_norm.weight": 1 + 0.2 * torch.randn(columns, generator=generator)}
+
+
+def summary(value):
+    """What a test can compare a float32 tensor with."""
+    flat = value.double().flatten()
+    places = sorted({round(step * (len(flat) - 1) / (PROBES - 1)) for step in range(PROBES)})
+    return {
+        "shape": list(value.shape),
+        "sum": float(flat.sum()),
+        "sum_squares": float((flat * flat).sum()),
+        "ordered_sum": float((flat * (torch.arange(len(flat)) % PERIOD)).sum()),
+        "probes": [[place, float(flat[place])] for place in places],
+    }
 
 
 class Goldens:
@@ -91,17 +110,7 @@ class Goldens:
         self._entries = []
 
     def note(self, path, component, tool, values):
-        tensors = {}
-        for name, value in sorted(values.items()):
-            flat = value.double().flatten()
-            places = sorted({round(step * (len(flat) - 1) / (PROBES - 1)) for step in range(PROBES)})
-            tensors[name] = {
-                "shape": list(value.shape),
-                "sum": float(flat.sum()),
-                "sum_squares": float((flat * flat).sum()),
-                "ordered_sum": float((flat * (torch.arange(len(flat)) % PERIOD)).sum()),
-                "probes": [[place, float(flat[place])] for place in places],
-            }
+        tensors = {name: summary(value) for name, value in sorted(values.items())}
         self._entries.append({"path": path, "component": component, "tool": version_of(tool), "tensors": tensors})
 
     def part(self, model, path, component, tool, part):
@@ -111,19 +120,21 @@ class Goldens:
         """A line per tensor: a change shows as a small diff."""
         texts = []
         for entry in self._entries:
-            lines = ",\n   ".join(f"{json.dumps(name)}: {json.dumps(value)}" for name, value in entry.pop("tensors").items())
+            lines = ",\n   ".join(
+                f"{json.dumps(name)}: {json.dumps(value)}" for name, value in entry.pop("tensors").items()
+            )
             texts.append(f'{json.dumps(entry)[:-1]}, "tensors": {{\n   {lines}}}}}')
         (self._out / "expected.json").write_text('{"files": [\n ' + ",\n ".join(texts) + "\n]}\n", encoding="utf-8")
 
 
 def mlx_goldens(goldens, out, models):
     wide = models["wide64"]
-    transformer = mlx_forms.mflux_transformer(wide, 4)
+    transformer = dict(tree_flatten(mlx_forms.mflux_transformer(wide, 4).parameters()))
     mlx_forms.save_with_mflux(out / "mflux_q4", "transformer", transformer, 4)
-    mlx_forms.save_with_mflux(out / "mflux_q4", "vae", mlx_forms.mflux_tree(wide, "vae"), 4)
+    mlx_forms.save_with_mflux(out / "mflux_q4", "vae", mlx_forms.mflux_vae(wide), 4)
     for component in ("transformer", "vae"):
         goldens.part(wide, f"mflux_q4/{component}", component, "mflux", {"format": "mlx", "names": "mflux"})
-    community = mlx_forms.community_names(dict(tree_flatten(transformer.parameters())))
+    community = mlx_forms.community_names(transformer)
     for name, tensors in (("mlx_community_q4", community), ("mlx_rs_q4", mlx_forms.inner_names(community))):
         mx.save_safetensors(str(out / f"{name}.safetensors"), tensors, {"quantization_level": "4"})
         goldens.part(wide, f"{name}.safetensors", "transformer", "mlx", {"format": "mlx", "names": "mlx-community"})
@@ -141,10 +152,18 @@ def comfy_goldens(goldens, out, models):
     stored = safetensors_forms.scaled_fp8(model.tensors["transformer"], 2, True)
     stored = {safetensors_forms.PREFIX + name: tensor for name, tensor in stored.items()}
     safetensors_forms.save(out / "comfy_fp8_scaled.safetensors", stored)
-    goldens.part(model, "comfy_fp8_scaled.safetensors", "transformer", "comfy-kitchen", {"format": "safetensors", "names": "diffusers"})
+    goldens.part(
+        model,
+        "comfy_fp8_scaled.safetensors",
+        "transformer",
+        "comfy-kitchen",
+        {"format": "safetensors", "names": "diffusers"},
+    )
     vae = model.tensors["vae"]
-    rules = names.original_vae(*names.vae_dimensions(list(vae)))
-    safetensors_forms.save(out / "comfy_vae.safetensors", {names.from_diffusers(name, rules): tensor for name, tensor in vae.items()})
+    rules = names.original_vae(4, 2)
+    safetensors_forms.save(
+        out / "comfy_vae.safetensors", {names.from_diffusers(name, rules): tensor for name, tensor in vae.items()}
+    )
     goldens.part(model, "comfy_vae.safetensors", "vae", "safetensors", {"format": "safetensors", "names": "original"})
     layouts = {"fp8": TensorCoreFP8Layout, "int8": TensorWiseINT8Layout}
     matrices, stored = some_matrices(COMFY_LAYERS, 8), {}
@@ -152,7 +171,12 @@ def comfy_goldens(goldens, out, models):
         name = f"transformer_blocks.0.{layer}.weight"
         stored |= safetensors_forms.comfy_quant({name: matrices[name]}, layouts[layout], settings, **options)
     safetensors_forms.save(out / "comfy_quant.safetensors", stored)
-    goldens.note("comfy_quant.safetensors", "transformer", "comfy-kitchen", read_forms.read_safetensors(out / "comfy_quant.safetensors"))
+    goldens.note(
+        "comfy_quant.safetensors",
+        "transformer",
+        "comfy-kitchen",
+        read_forms.read_safetensors(out / "comfy_quant.safetensors"),
+    )
 
 
 def gguf_goldens(goldens, out, models):
@@ -170,7 +194,19 @@ def sd_goldens(goldens, out, program):
         source, target = Path(folder) / "matrices.safetensors", out / "sdcpp_types.gguf"
         safetensors_forms.save(source, some_matrices(SD_LAYERS, 4))
         rules = ",".join(rf"{layer.replace('.', chr(92) + '.')}\.weight={kind}" for layer, kind in SD_LAYERS.items())
-        command = [str(program), "-M", "convert", "-m", str(source), "-o", str(target), "--type", "q4_0", "--tensor-type-rules", rules]
+        command = [
+            str(program),
+            "-M",
+            "convert",
+            "-m",
+            str(source),
+            "-o",
+            str(target),
+            "--type",
+            "q4_0",
+            "--tensor-type-rules",
+            rules,
+        ]
         subprocess.run(command, check=True, capture_output=True)
     goldens.note(target.name, "transformer", "stable-diffusion.cpp", read_forms.read_gguf(target))
 
@@ -185,7 +221,9 @@ def write(out, program):
             models[name] = Model(Path(folder) / name)
             for component in ("transformer", "vae", "text_encoder"):
                 (out / "configs" / name / component).mkdir(parents=True)
-                shutil.copyfile(Path(folder) / name / component / "config.json", out / "configs" / name / component / "config.json")
+                shutil.copyfile(
+                    Path(folder) / name / component / "config.json", out / "configs" / name / component / "config.json"
+                )
         mlx_goldens(goldens, out, models)
         comfy_goldens(goldens, out, models)
         gguf_goldens(goldens, out, models)

@@ -67,6 +67,10 @@ class Model:
             and all(list(vae[key]) == list(defaults[key].default) for key in ("latents_mean", "latents_std"))
         )
 
+    def has_published_vae(self):
+        """Other programs read and write the VAE of four levels with two residual blocks each, and no other."""
+        return names.vae_dimensions(list(self.tensors["vae"])) == (4, 2)
+
     def copy_without_weights(self, out, components=COMPONENTS):
         """The folder's small files; of COMPONENTS the weights are left out."""
         for path in sorted(self.folder.rglob("*")):

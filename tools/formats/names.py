@@ -103,7 +103,9 @@ def original_vae(levels, resnets):
             (f"{side}.middle.1.*", f"{side}.mid_block.attentions.0.*"),
         ]
         for block, index in ((0, 0), (2, 1)):
-            rules += [(f"{side}.middle.{block}.{a}", f"{side}.mid_block.resnets.{index}.{b}") for a, b in ORIGINAL_RESNET]
+            rules += [
+                (f"{side}.middle.{block}.{a}", f"{side}.mid_block.resnets.{index}.{b}") for a, b in ORIGINAL_RESNET
+            ]
     rules += [(f"encoder.downsamples.{{}}.{a}", f"encoder.down_blocks.{{}}.{b}") for a, b in ORIGINAL_RESNET]
     rules.append(("encoder.downsamples.*", "encoder.down_blocks.*"))
     for level in range(levels):
@@ -120,13 +122,22 @@ def original_vae(levels, resnets):
 def mflux_vae(levels, resnets):
     """mflux nests the encoder's list, writes up_block0 for up_blocks.0, and wraps every causal convolution in a conv3d."""
     rules = []
-    for name in ("quant_conv", "post_quant_conv", "encoder.conv_in", "encoder.conv_out", "decoder.conv_in", "decoder.conv_out"):
+    for name in (
+        "quant_conv",
+        "post_quant_conv",
+        "encoder.conv_in",
+        "encoder.conv_out",
+        "decoder.conv_in",
+        "decoder.conv_out",
+    ):
         rules.append((f"{name}.conv3d", name))
     for side in ("encoder", "decoder"):
         rules.append((f"{side}.norm_out.weight", f"{side}.norm_out.gamma"))
         rules.append((f"{side}.mid_block.attentions.0.norm.weight", f"{side}.mid_block.attentions.0.norm.gamma"))
         rules += [(f"{side}.mid_block.resnets.{{}}.{a}", f"{side}.mid_block.resnets.{{}}.{b}") for a, b in MFLUX_RESNET]
-    rules += [(f"decoder.up_block{{}}.resnets.{{}}.{a}", f"decoder.up_blocks.{{}}.resnets.{{}}.{b}") for a, b in MFLUX_RESNET]
+    rules += [
+        (f"decoder.up_block{{}}.resnets.{{}}.{a}", f"decoder.up_blocks.{{}}.resnets.{{}}.{b}") for a, b in MFLUX_RESNET
+    ]
     rules.append(("decoder.up_block{}.upsamplers.0.resample_conv", "decoder.up_blocks.{}.upsamplers.0.resample.1"))
     rules.append(("decoder.up_block{}.upsamplers.0.time_conv.conv3d", "decoder.up_blocks.{}.upsamplers.0.time_conv"))
     for level in range(levels):
@@ -136,7 +147,10 @@ def mflux_vae(levels, resnets):
         if level < levels - 1:
             there = f"encoder.down_blocks.{level * (resnets + 1) + resnets}"
             here = f"encoder.down_blocks.{level}.downsamplers.0"
-            rules += [(f"{here}.resample_conv", f"{there}.resample.1"), (f"{here}.time_conv.conv3d", f"{there}.time_conv")]
+            rules += [
+                (f"{here}.resample_conv", f"{there}.resample.1"),
+                (f"{here}.time_conv.conv3d", f"{there}.time_conv"),
+            ]
     return rules
 
 

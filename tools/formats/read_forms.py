@@ -51,10 +51,6 @@ def scaled(tensors):
         layer, _, parameter = name.rpartition(".")
         if name.endswith(".weight._data"):
             values[name[: -len("._data")]] = tensor.float() * tensors[f"{layer}._scale"].float()
-        elif parameter == "_weight_qdata":
-            point = tensors.get(f"{layer}._weight_zero_point")
-            shifted = tensor.float() - (0 if point is None else point.float())
-            values[f"{layer}.weight"] = shifted * tensors[f"{layer}._weight_scale"].float()
         elif parameter == "weight" and tensor.dtype in (torch.float8_e4m3fn, torch.float8_e5m2, torch.int8):
             values[name] = dequantize_comfy(tensor, tensors, layer)
         elif parameter in ("weight", "bias", "gamma"):
@@ -72,7 +68,9 @@ def dequantize_comfy(tensor, tensors, layer):
     settings = comfy_settings(tensors, layer)
     options = {key: settings[key] for key in ("convrot", "convrot_groupsize") if key in settings}
     scale = scale.float().reshape(()) if scale.numel() == 1 else scale.float()
-    return layout.dequantize(tensor, layout.Params(scale=scale, orig_dtype=torch.float32, orig_shape=tuple(tensor.shape), **options))
+    return layout.dequantize(
+        tensor, layout.Params(scale=scale, orig_dtype=torch.float32, orig_shape=tuple(tensor.shape), **options)
+    )
 
 
 def comfy_settings(tensors, layer):
@@ -144,4 +142,6 @@ def read_part(root, component, part, model):
     # Tables that mflux computes and saves.
     values = {name: tensor for name, tensor in values.items() if not name.endswith("inv_freq")}
     # stable-diffusion.cpp folds the first two axes of a convolution of five.
-    return {name: tensor.reshape(expected[name].shape) if name in expected else tensor for name, tensor in values.items()}
+    return {
+        name: tensor.reshape(expected[name].shape) if name in expected else tensor for name, tensor in values.items()
+    }

@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from functools import partial
 
 import torch
 from safetensors.torch import save_file
@@ -35,7 +36,9 @@ def folder_form(model, out, dtype):
     model.copy_without_weights(out)
     parts = {}
     for component in COMPONENTS:
-        save(out / component / f"{STEMS[component]}.safetensors", cast(model.tensors[component], dtype), {"format": "pt"})
+        save(
+            out / component / f"{STEMS[component]}.safetensors", cast(model.tensors[component], dtype), {"format": "pt"}
+        )
         parts[component] = {"path": component, "format": "safetensors", "names": "diffusers"}
     return parts
 
@@ -89,87 +92,78 @@ def comfy_quant_int8(tensors, per_row):
     return comfy_quant(tensors, TensorWiseINT8Layout, {"format": "int8_tensorwise"}, per_channel=per_row)
 
 
-def quantized_state(tensors, quantize):
-    """The matrices as the linear layers of a module, which QUANTIZE changes in place; returns its state dict."""
-    stored = {name: tensor.to(torch.bfloat16) for name, tensor in tensors.items() if not is_matrix(name, tensor)}
+def quanto_int8(tensors):
+    """optimum-quanto's state dict: a scale per row, and activation scales that are never used."""
+    from optimum.quanto import freeze, qint8, quantize
+
+    stored = {}
     for name, tensor in tensors.items():
-        if is_matrix(name, tensor):
-            linear = torch.nn.Linear(tensor.shape[1], tensor.shape[0], bias=False, dtype=torch.bfloat16)
-            linear.weight = torch.nn.Parameter(tensor.to(torch.bfloat16))
-            layer = name.removesuffix(".weight")
-            stored |= {f"{layer}.{key}": value for key, value in quantize(linear).items()}
+        if not is_matrix(name, tensor):
+            stored[name] = tensor.to(torch.bfloat16)
+            continue
+        layer = torch.nn.Linear(tensor.shape[1], tensor.shape[0], bias=False, dtype=torch.bfloat16)
+        layer.weight = torch.nn.Parameter(tensor.to(torch.bfloat16))
+        module = torch.nn.ModuleDict({"layer": layer})
+        quantize(module, weights=qint8)
+        freeze(module)
+        path = name.removesuffix(".weight")
+        stored |= {key.replace("layer", path, 1): value for key, value in module.state_dict().items()}
     return stored
 
 
-def quanto_int8(tensors):
-    from optimum.quanto import freeze, qint8, quantize
-
-    def run(linear):
-        module = torch.nn.Sequential(linear)
-        quantize(module, weights=qint8)
-        freeze(module)
-        return {key.removeprefix("0."): value for key, value in module.state_dict().items()}
-
-    return quantized_state(tensors, run)
-
-
-def torchao_int8(tensors):
-    from torchao.prototype.safetensors.safetensors_support import flatten_tensor_state_dict
-    from torchao.quantization import Int8WeightOnlyConfig, quantize_
-
-    def run(linear):
-        module = torch.nn.Sequential(linear)
-        quantize_(module, Int8WeightOnlyConfig(version=2))
-        state, _metadata = flatten_tensor_state_dict(module.state_dict())
-        return {key.removeprefix("0."): value for key, value in state.items()}
-
-    return quantized_state(tensors, run)
+def write_vae_file(model, out):
+    """The VAE's file of ComfyUI: original names, bfloat16. No program has these names for a VAE of another shape."""
+    tensors, naming = model.tensors["vae"], "diffusers"
+    if model.has_published_vae():
+        rules, naming = names.original_vae(4, 2), "original"
+        tensors = {names.from_diffusers(name, rules): tensor for name, tensor in tensors.items()}
+    save(out / VAE_FILE, cast(tensors, torch.bfloat16))
+    model.copy_config("vae", (out / VAE_FILE).parent)
+    return {"path": VAE_FILE, "format": "safetensors", "names": naming}
 
 
-def comfy_form(model, out, transformer, text_encoder=None, prefix=""):
-    """ComfyUI's three files. TRANSFORMER and TEXT_ENCODER store tensors; the VAE has its original names in bfloat16."""
-    save(out / TRANSFORMER_FILE, {prefix + name: tensor for name, tensor in transformer(model.tensors["transformer"]).items()})
-    text_encoder = text_encoder or (lambda tensors: cast(tensors, torch.bfloat16))
+def in_bf16(tensors):
+    return cast(tensors, torch.bfloat16)
+
+
+def comfy_form(model, out, transformer, text_encoder=in_bf16, prefix=""):
+    """ComfyUI's three files; TRANSFORMER and TEXT_ENCODER say how their tensors are stored."""
+    stored = transformer(model.tensors["transformer"])
+    save(out / TRANSFORMER_FILE, {prefix + name: tensor for name, tensor in stored.items()})
     save(out / TEXT_ENCODER_FILE, text_encoder(model.tensors["text_encoder"]))
-    vae = model.tensors["vae"]
-    rules = names.original_vae(*names.vae_dimensions(list(vae)))
-    save(out / VAE_FILE, {names.from_diffusers(name, rules): tensor.to(torch.bfloat16) for name, tensor in vae.items()})
-    files = {"transformer": TRANSFORMER_FILE, "text_encoder": TEXT_ENCODER_FILE, "vae": VAE_FILE}
-    for component, file in files.items():
-        model.copy_config(component, (out / file).parent)
     shutil.copytree(model.folder / "tokenizer", out / "tokenizer")
-    parts = {component: {"path": file, "format": "safetensors", "names": "diffusers"} for component, file in files.items()}
-    parts["vae"]["names"] = "original"
+    parts = {"vae": write_vae_file(model, out)}
+    for component, file in (("transformer", TRANSFORMER_FILE), ("text_encoder", TEXT_ENCODER_FILE)):
+        model.copy_config(component, (out / file).parent)
+        parts[component] = {"path": file, "format": "safetensors", "names": "diffusers"}
     return parts
 
 
 def text_model_only(tensors):
     """Some text encoders come without the vision tower."""
-    return {name: tensor for name, tensor in cast(tensors, torch.bfloat16).items() if not is_optional(name)}
+    return {name: tensor for name, tensor in in_bf16(tensors).items() if not is_optional(name)}
 
 
 def forms():
     """name -> (tool, writer(model, out) -> parts, engine arguments)"""
     split = [f"--transformer={{root}}/{TRANSFORMER_FILE}", f"--text-encoder={{root}}/{TEXT_ENCODER_FILE}"]
     split += [f"--vae={{root}}/{VAE_FILE}", "--tokenizer={root}/tokenizer"]
-    bf16 = lambda tensors: cast(tensors, torch.bfloat16)
     table = {}
     for name, dtype in DTYPES.items():
-        table[name] = ("safetensors", lambda model, out, dtype=dtype: folder_form(model, out, dtype), ["--model={root}"])
+        table[name] = ("safetensors", partial(folder_form, dtype=dtype), ["--model={root}"])
+    full_precision = partial(scaled_fp8, marker_size=2, with_input_scales=True)
+    int8, int8_row = (partial(comfy_quant_int8, per_row=per_row) for per_row in (False, True))
     comfy = {
-        "comfy_bf16": (bf16, {}),
-        "comfy_bf16_prefix": (bf16, {"prefix": PREFIX, "text_encoder": text_model_only}),
-        "comfy_fp8": (plain_fp8, {}),
-        "comfy_fp8_scaled": (scaled_fp8, {"text_encoder": scaled_fp8}),
-        "comfy_fp8_scaled_prefix": (lambda tensors: scaled_fp8(tensors, 2, True), {"prefix": PREFIX}),
-        "comfy_quant_fp8": (comfy_quant_fp8, {"text_encoder": comfy_quant_fp8}),
-        "comfy_quant_int8": (lambda tensors: comfy_quant_int8(tensors, False), {}),
-        "comfy_quant_int8_row": (lambda tensors: comfy_quant_int8(tensors, True), {"prefix": PREFIX}),
-        "quanto_int8": (quanto_int8, {}),
-        "torchao_int8": (torchao_int8, {}),
+        "comfy_bf16": ("safetensors", in_bf16, {}),
+        "comfy_bf16_prefix": ("safetensors", in_bf16, {"prefix": PREFIX, "text_encoder": text_model_only}),
+        "comfy_fp8": ("torch", plain_fp8, {}),
+        "comfy_fp8_scaled": ("comfy-kitchen", scaled_fp8, {"text_encoder": scaled_fp8}),
+        "comfy_fp8_scaled_prefix": ("comfy-kitchen", full_precision, {"prefix": PREFIX}),
+        "comfy_quant_fp8": ("comfy-kitchen", comfy_quant_fp8, {"text_encoder": comfy_quant_fp8}),
+        "comfy_quant_int8": ("comfy-kitchen", int8, {}),
+        "comfy_quant_int8_row": ("comfy-kitchen", int8_row, {"prefix": PREFIX}),
+        "quanto_int8": ("optimum-quanto", quanto_int8, {}),
     }
-    for name, (transformer, options) in comfy.items():
-        tool = {"q": "optimum-quanto", "t": "torchao"}.get(name[0], "safetensors" if "fp8" not in name and "quant" not in name else "comfy-kitchen")
-        write = lambda model, out, transformer=transformer, options=options: comfy_form(model, out, transformer, **options)
-        table[name] = (tool, write, split)
+    for name, (tool, transformer, options) in comfy.items():
+        table[name] = (tool, partial(comfy_form, transformer=transformer, **options), split)
     return table

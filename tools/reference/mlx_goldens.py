@@ -6,6 +6,7 @@ all_modes.safetensors    every number of bits and group size: packed weight, sca
                          makes of them
 float.safetensors        a small model in bfloat16 …
 quantized.safetensors    … and quantized, with bits and group sizes whose shapes look alike
+quantize.safetensors     ordinary and extreme values, and what mlx.core.quantize makes of them in every mode
 """
 
 import argparse
@@ -52,6 +53,30 @@ def models():
     return original, packed
 
 
+def extreme_values():
+    rows = 0.05 * mx.random.normal((12, 128))
+    factors = mx.ones((12, 1))
+    factors[1:5] = mx.array([[0.0], [1e-9], [1e-5], [1e4]])
+    rows = rows * factors
+    rows[5], rows[6], rows[7], rows[8] = 0.5, -3.0, mx.abs(rows[7]), -mx.abs(rows[8])
+    rows[9] = mx.round(rows[9] * 20) / 2  # halves: where rounding decides
+    rows[10, ::32] = 1.0  # one outlier in every group
+    rows[11] = 1.0 + 1e-3 * rows[11]  # far from zero
+    return rows
+
+
+def quantize_modes():
+    tensors = {}
+    for dtype in (mx.float32, mx.bfloat16):
+        kind = str(dtype).rpartition(".")[2]
+        values = extreme_values().astype(dtype)
+        tensors[f"{kind}.values"] = values
+        for bits in BITS:
+            for group_size in GROUP_SIZES:
+                tensors |= quantized(f"{kind}.bits{bits}_group{group_size}", values, bits, group_size)
+    return tensors
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, required=True)
@@ -62,6 +87,7 @@ def main():
     original, packed = models()
     mx.save_safetensors(str(out / "float.safetensors"), original)
     mx.save_safetensors(str(out / "quantized.safetensors"), packed)
+    mx.save_safetensors(str(out / "quantize.safetensors"), quantize_modes())
 
 
 if __name__ == "__main__":

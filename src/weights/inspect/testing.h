@@ -39,8 +39,9 @@ inline MadeTensor Random(const Shape& shape, unsigned seed, float std = 0.05f) {
   return Floats(shape, values);
 }
 
-inline std::string WeightsBytes(const MadeTensors& tensors) {
+inline std::string WeightsBytes(const MadeTensors& tensors, const Json& metadata = nullptr) {
   Json header = Json::object();
+  if (!metadata.is_null()) header["__metadata__"] = metadata;
   std::string data;
   for (const auto& [name, tensor] : tensors) {
     const size_t begin = data.size();

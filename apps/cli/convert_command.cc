@@ -1,0 +1,210 @@
+#include "convert_command.h"
+
+#include <CLI/CLI.hpp>
+#include <chrono>
+#include <cmath>
+
+#include "core/fail.h"
+#include "model_options.h"
+#include "pipeline/convert.h"
+#include "print.h"
+#include "progress.h"
+#include "text_table.h"
+
+namespace qwen_image {
+namespace {
+
+// A bar with the time left on a terminal, a line every few seconds elsewhere.
+class ConversionBar {
+ public:
+  explicit ConversionBar(bool quiet) : style_(ProgressPrinter::StyleFor(quiet)) {}
+  ~ConversionBar() {
+    if (shown_ && style_ == ProgressPrinter::Style::kBar) Print(stderr, "\r\x1b[2K");
+  }
+
+  void Update(const ConvertProgress& p) {
+    const bool bar = style_ == ProgressPrinter::Style::kBar;
+    const auto interval = bar ? std::chrono::milliseconds(100) : std::chrono::seconds(5);
+    const auto now = Clock::now();
+    const bool new_component = !shown_ || p.component != component_;
+    if (style_ == ProgressPrinter::Style::kSilent || (!new_component && now - last_ < interval)) return;
+    last_ = now;
+    shown_ = true;
+    component_ = p.component;
+    const std::string text = Describe(p, std::chrono::duration<double>(now - start_).count());
+    if (!bar) return Print(stderr, "{}\n", text);
+    constexpr int kWidth = 20;
+    const int filled = static_cast<int>(std::lround(Share(p) * kWidth));
+    std::string blocks;
+    for (int i = 0; i < kWidth; ++i) blocks += i < filled ? "█" : "░";
+    Print(stderr, "\r\x1b[2K{} {}", blocks, text);
+  }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+
+  static double Share(const ConvertProgress& p) {
+    return static_cast<double>(p.done_bytes) / static_cast<double>(std::max<int64_t>(p.total_bytes, 1));
+  }
+
+  // "converting transformer, 12.3 GB of 40.9 GB, 1 min 20 s left"
+  static std::string Describe(const ConvertProgress& p, double elapsed) {
+    std::string text = fmt::format("converting {}, {} of {}", NameOf(p.component), HumanBytes(p.done_bytes),
+                                   HumanBytes(p.total_bytes));
+    const auto done = static_cast<double>(p.done_bytes - p.continued_bytes);
+    const auto left = static_cast<double>(p.total_bytes - p.done_bytes);
+    if (done > 0 && left > 0 && elapsed > 1)
+      text += fmt::format(", {} left", HumanSeconds(elapsed / done * left));
+    return text;
+  }
+
+  ProgressPrinter::Style style_;
+  Clock::time_point start_ = Clock::now(), last_;
+  Component component_ = Component::kTransformer;
+  bool shown_ = false;
+};
+
+std::vector<std::string> Figures(int64_t bytes, const TensorError& error) {
+  const double bits =
+      8.0 * static_cast<double>(bytes) / static_cast<double>(std::max<int64_t>(error.count, 1));
+  const bool exact = error.squared_error == 0;
+  return {HumanBytes(bytes), fmt::format("{:.2f}", bits), exact ? "exact" : ShortNumber(error.max_abs),
+          exact ? "" : fmt::format("{:.3f} %", 100 * error.relative_rmse())};
+}
+
+void AddRow(TextTable& table, std::vector<std::string> cells, const std::vector<std::string>& figures) {
+  cells.insert(cells.end(), figures.begin(), figures.end());
+  table.AddRow(std::move(cells));
+}
+
+std::string TotalsText(const ConversionResult& result) {
+  TextTable table({{"component", false},
+                   {"role", false},
+                   {"tensors"},
+                   {"bytes"},
+                   {"bits/weight"},
+                   {"largest error"},
+                   {"relative RMSE"}});
+  for (const RoleTotal& total : TotalsByRole(result.tensors)) {
+    AddRow(table, {total.component, total.role, fmt::format("{}", total.tensors)},
+           Figures(total.bytes, total.error));
+  }
+  return fmt::format("{}\n", fmt::join(table.Lines(), "\n"));
+}
+
+std::string WorstText(const ConversionResult& result) {
+  constexpr size_t kWorst = 10;
+  const std::vector<ConvertedTensor> worst = WorstTensors(result.tensors, kWorst);
+  if (worst.empty()) return "\nEvery value is exactly that of the source.\n";
+  TextTable table({{"largest relative errors", false},
+                   {"from", false},
+                   {"to", false},
+                   {"bytes"},
+                   {"bits/weight"},
+                   {"largest error"},
+                   {"relative RMSE"}});
+  for (const ConvertedTensor& tensor : worst)
+    AddRow(table, {tensor.name, tensor.from, tensor.to}, Figures(tensor.bytes, tensor.error));
+  return fmt::format("\n{}\n", fmt::join(table.Lines(), "\n"));
+}
+
+ConvertOptions LibraryOptions(const ConvertCommandOptions& o) {
+  constexpr double kGigabyte = 1e9;
+  ConvertOptions options{.to = ParseTarget(o.to),
+                         .group_size = o.group_size,
+                         .max_shard_bytes = static_cast<int64_t>(o.shard_gigabytes * kGigabyte),
+                         .overwrite = o.overwrite,
+                         .threads = o.threads};
+  for (const std::string& rule : o.rules) options.rules.push_back(ParseEncodingRule(rule));
+  for (const std::string& name : o.only) options.only.push_back(ParseComponent(name));
+  return options;
+}
+
+ModelFiles SourceOf(const ConvertCommandOptions& o) {
+  if (!o.source.empty() && !o.files.model.empty())
+    Fail(ErrorKind::kUsage, "the model is named twice, as {} and with --model", o.source.string());
+  ModelFiles files = o.files;
+  if (!o.source.empty()) files.model = o.source;
+  return FindModel(files);
+}
+
+void PrintResult(const ConvertCommandOptions& o, const ConversionResult& result, double seconds) {
+  if (o.json) {
+    Json json = ConversionJson(result.tensors, result.notes);
+    json["output"] = o.output.string();
+    json["seconds"] = seconds;
+    json["files"] = result.files;
+    json["continued_files"] = result.continued;
+    return Print(stdout, "{}\n", json.dump(1, ' ', false, Json::error_handler_t::replace));
+  }
+  const RoleTotal total = TotalOf(result.tensors);
+  if (!o.quiet) {
+    Print(stdout, "{}{}\n", TotalsText(result), WorstText(result));
+    for (const std::string& note : result.notes) Print(stdout, "note: {}\n", note);
+  }
+  const std::vector<std::string> figures = Figures(total.bytes, total.error);
+  Print(
+      stdout, "{}: {} in {} {} ({} bits a weight), {} tensors, {}{}\n", o.output.string(), figures[0],
+      result.files, result.files == 1 ? "file" : "files", figures[1], total.tensors, HumanSeconds(seconds),
+      result.continued > 0 ? fmt::format("; {} files were there from an earlier run", result.continued) : "");
+}
+
+}  // namespace
+
+void AddConvertOptions(CLI::App& command, ConvertCommandOptions& o) {
+  command.add_option("source", o.source, "The model, as for --model");
+  command.add_option("-o,--output", o.output, "The folder to write; it must not be there yet")->required();
+  command
+      .add_option("--to", o.to,
+                  "f32, f16, bf16, or MLX's groups of 8 or 4 bits (q8, q4; also q6, q5, q3, q2)")
+      ->check(CLI::IsMember({"f32", "f16", "bf16", "q8", "q6", "q5", "q4", "q3", "q2"}))
+      ->required();
+  command.add_option("--group-size", o.group_size, "Values that share a scale: 32, 64 (default) or 128")
+      ->check(CLI::IsMember({32, 64, 128}));
+  command
+      .add_option("--only", o.only, "Only this component: transformer, text_encoder or vae; may be repeated")
+      ->check(CLI::IsMember({"transformer", "text_encoder", "vae"}))
+      ->allow_extra_args(false);
+  command
+      .add_option("--rule", o.rules,
+                  "GLOB=TYPE: another type (or keep) for tensors with such names; may be repeated, the last "
+                  "that fits counts")
+      ->allow_extra_args(false);
+  command.add_option("--shard-size", o.shard_gigabytes, "The largest file, in GB (default 5)")
+      ->check(CLI::Range(1e-6, 1e6));
+  command.add_flag("--overwrite", o.overwrite,
+                   "Replace a model that is there, or an unfinished conversion with other options");
+  command.add_option("-t,--threads", o.threads, "Threads (default: all processors)")
+      ->check(CLI::Range(1, 1024));
+  command.add_flag("--json", o.json, "Print one JSON object: every tensor's type, size and error");
+  command.add_flag("-q,--quiet", o.quiet, "Print the last line only, no tables and no progress");
+  AddModelOptions(command, o.files);
+  command.footer(
+      "Examples:\n"
+      "  qwen-image convert models/tiny -o tiny-q4 --to q4                    4 bits, 8 where it matters\n"
+      "  qwen-image convert --transformer t.gguf --only transformer -o t --to bf16\n"
+      "  qwen-image convert models/tiny --vae vae.safetensors -o mixed --to q8    parts become one folder\n"
+      "  qwen-image convert models/tiny -o x --to q4 --group-size 32 --rule '*_mod.1.weight=keep'\n\n"
+      "Quantized are matrices of the transformer and the text encoder; norms, biases and the VAE are kept "
+      "as\n"
+      "they are. An interrupted conversion is continued by the same command.");
+}
+
+int RunConvert(const ConvertCommandOptions& o, const CancelFlag& cancel) {
+  const auto start = std::chrono::steady_clock::now();
+  const ConvertOptions options = LibraryOptions(o);
+  ConversionResult result;
+  try {
+    ConversionBar bar(o.quiet);
+    result = ConvertModel(SourceOf(o), o.output, options, cancel,
+                          [&](const ConvertProgress& progress) { bar.Update(progress); });
+  } catch (const Error& error) {
+    if (error.kind() != ErrorKind::kInterrupted) throw;
+    Fail(ErrorKind::kInterrupted, "interrupted; the same command continues from the last finished file in {}",
+         o.output.string() + ".partial");
+  }
+  PrintResult(o, result, std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
+  return 0;
+}
+
+}  // namespace qwen_image

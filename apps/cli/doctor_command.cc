@@ -1,0 +1,177 @@
+#include "doctor_command.h"
+
+#include <CLI/CLI.hpp>
+
+#include "core/fail.h"
+#include "files/json.h"
+#include "files/text.h"
+#include "model_options.h"
+#include "options.h"
+#include "pipeline/doctor.h"
+#include "print.h"
+#include "text_style.h"
+#include "text_table.h"
+
+namespace qwen_image {
+namespace {
+
+constexpr size_t kWidth = 110;
+constexpr size_t kMarkWidth = 8;
+
+std::string_view NameOf(Health health) {
+  switch (health) {
+    case Health::kGood:
+      return "good";
+    case Health::kNote:
+      return "note";
+    case Health::kWarning:
+      return "warning";
+    default:
+      return "broken";
+  }
+}
+
+std::string Marked(Health health, const TextStyle& style) {
+  switch (health) {
+    case Health::kGood:
+      return style.Green("good    ");
+    case Health::kNote:
+      return style.Dim("note    ");
+    case Health::kWarning:
+      return style.Yellow("warning ");
+    default:
+      return style.Red("broken  ");
+  }
+}
+
+// "BF16 3.1 GB + 4-bit g64 11.5 GB", the largest first.
+std::string FormatsText(const DoctorPart& part) {
+  std::vector<std::pair<int64_t, std::string>> sorted;
+  for (const auto& [format, bytes] : part.formats) sorted.emplace_back(bytes, format);
+  std::sort(sorted.rbegin(), sorted.rend());
+  std::string text;
+  for (const auto& [bytes, format] : sorted) {
+    text += fmt::format("{}{}", text.empty() ? "" : " + ",
+                        sorted.size() == 1 ? format : fmt::format("{} {}", format, HumanBytes(bytes)));
+  }
+  return text;
+}
+
+// A message of the library may have many lines: a few are enough here.
+std::string Shortened(const std::string& text) {
+  constexpr size_t kMaxLines = 12;
+  size_t end = 0, lines = 0;
+  while (end < text.size() && lines < kMaxLines) {
+    end = std::min(text.find('\n', end), text.size() - 1) + 1;
+    ++lines;
+  }
+  const auto rest = std::count(text.begin() + static_cast<std::ptrdiff_t>(end), text.end(), '\n');
+  return end == text.size() ? text : fmt::format("{}  … and {} more lines", text.substr(0, end), rest + 1);
+}
+
+std::string SecondsText(double seconds) {
+  return seconds < 1 ? fmt::format("{:.2f} s", seconds) : fmt::format("{:.0f} s", seconds);
+}
+
+std::string DiagnosisText(const Diagnosis& found, const TextStyle& style) {
+  std::string text = fmt::format("{}\n", style.Bold(found.what));
+  if (!found.variant.name.empty()) text += fmt::format("  told by {}\n", found.variant.how);
+  TextTable parts(
+      {{"part", false}, {"size"}, {"parameters"}, {"stored as", false}, {"", false}, {"where", false}});
+  for (const DoctorPart& part : found.parts) {
+    parts.AddRow({part.name, part.bytes ? HumanBytes(part.bytes) : "",
+                  part.parameters ? HumanCount(part.parameters) : "", FormatsText(part), part.text,
+                  Printable(part.path.string())});
+  }
+  if (!found.parts.empty()) {
+    for (const std::string& line : parts.Lines()) text += line + "\n";
+    text += "\n";
+  }
+  for (const DoctorFinding& finding : found.findings) {
+    const std::string line = fmt::format("{}: {}", finding.subject, Shortened(finding.text));
+    // Lists of the library keep their lines; the mark takes the place of the first indentation.
+    const std::string indent(kMarkWidth, ' ');
+    const std::string body = line.find('\n') == line.npos ? Wrap(line, indent, kWidth) : indent + line + "\n";
+    text += Marked(finding.health, style) + body.substr(kMarkWidth);
+  }
+  if (!found.pictures.empty()) {
+    text += fmt::format(
+        "\n{} of memory are available; a step is estimated from one matrix product, timed just now.\n",
+        HumanBytes(found.available_memory));
+    TextTable pictures({{"picture", false}, {"memory"}, {"", false}, {"a step"}, {"with guidance"}});
+    for (const DoctorPicture& picture : found.pictures) {
+      pictures.AddRow({fmt::format("{}x{}", picture.width, picture.height), HumanBytes(picture.memory),
+                       picture.fits ? "fits" : "does not fit", SecondsText(picture.seconds_per_step),
+                       SecondsText(2 * picture.seconds_per_step)});
+    }
+    for (const std::string& line : pictures.Lines()) text += line + "\n";
+  }
+  text += found.usable() ? style.Green("\nusable\n") : style.Red("\nnot usable as it is\n");
+  return text;
+}
+
+Json DiagnosisJson(const Diagnosis& found) {
+  Json json = {{"usable", found.usable()},
+               {"what", found.what},
+               {"variant", found.variant.name.empty() ? Json() : Json(found.variant.name)},
+               {"variant_told_by", found.variant.how},
+               {"available_memory", found.available_memory},
+               {"parts", Json::array()},
+               {"findings", Json::array()},
+               {"pictures", Json::array()}};
+  for (const DoctorPart& part : found.parts) {
+    json["parts"].push_back({{"name", part.name},
+                             {"path", part.path.string()},
+                             {"health", NameOf(part.health)},
+                             {"formats", part.formats},
+                             {"parameters", part.parameters},
+                             {"bytes", part.bytes},
+                             {"text", part.text}});
+  }
+  for (const DoctorFinding& finding : found.findings) {
+    json["findings"].push_back(
+        {{"health", NameOf(finding.health)}, {"subject", finding.subject}, {"text", finding.text}});
+  }
+  for (const DoctorPicture& picture : found.pictures) {
+    json["pictures"].push_back({{"width", picture.width},
+                                {"height", picture.height},
+                                {"memory", picture.memory},
+                                {"fits", picture.fits},
+                                {"seconds_per_step", picture.seconds_per_step}});
+  }
+  return json;
+}
+
+}  // namespace
+
+void AddDoctorOptions(CLI::App& command, DoctorOptions& o) {
+  command.add_option("path", o.path, "The model: a folder, a file, or owner/name (the same as --model)");
+  AddModelOptions(command, o.files);
+  command.add_option("-t,--threads", o.threads, "Threads of the estimate (default: all processors)")
+      ->check(CLI::Range(1, 1024));
+  command.add_flag("--json", o.json, "Print one JSON object");
+  RefuseEmptyValues(command, {});
+  command.footer(
+      "Examples:\n"
+      "  qwen-image doctor models/tiny\n"
+      "  qwen-image doctor ~/models/Qwen-Image --transformer qwen-image-Q4_K_M.gguf\n"
+      "  qwen-image doctor ~/models/Qwen-Image --lora Qwen-Image-Lightning-4steps.safetensors --json\n\n"
+      "Exit codes: 0 a picture can be drawn, 1 it cannot, 2 wrong usage.");
+}
+
+int RunDoctor(const DoctorOptions& o, const CancelFlag& cancel) {
+  ModelFiles files = o.files;
+  if (!o.path.empty()) {
+    if (!files.model.empty()) Fail(ErrorKind::kUsage, "give the model once: as the path, or with --model");
+    files.model = o.path;
+  }
+  files = FindModel(files);
+  ThreadPool pool(o.threads > 0 ? o.threads : DefaultThreadCount());
+  const Diagnosis found = Diagnose(files, pool, cancel);
+  Print(stdout, "{}",
+        o.json ? DiagnosisJson(found).dump(1, ' ', false, Json::error_handler_t::replace) + "\n"
+               : DiagnosisText(found, TextStyle::ForStandardOutput()));
+  return found.usable() ? 0 : 1;
+}
+
+}  // namespace qwen_image

@@ -1,0 +1,231 @@
+#include "pipeline/convert.h"
+
+#include <algorithm>
+#include <optional>
+
+#include "core/fail.h"
+#include "core/threads.h"
+#include "pipeline/convert_sources.h"
+#include "pipeline/parts_fit.h"
+#include "weights/convert/tensor_converter.h"
+#include "weights/convert/working_folder.h"
+
+namespace qwen_image {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr int kPlanFormat = 1;  // to be raised when the same plan gives other bytes
+
+// What the components' models are found to be, and what becomes of them.
+struct Plan {
+  std::vector<ComponentPlan> components;
+  Json sources = Json::object();  // by component
+  bool zero_cond_t = false;
+  std::vector<std::string> notes;
+
+  int64_t source_bytes() const {
+    int64_t total = 0;
+    for (const ComponentPlan& component : components) total += component.source_bytes;
+    return total;
+  }
+};
+
+// A quantized tensor says why it is not as asked; many alike say it once.
+void CollectNotes(Plan& plan) {
+  std::map<std::string, std::vector<std::string>> names;
+  for (const ComponentPlan& component : plan.components) {
+    for (const ShardPlan& shard : component.shards) {
+      for (const TensorPlan& tensor : shard.tensors) {
+        if (!tensor.choice.note.empty()) names[tensor.choice.note].push_back(tensor.name);
+      }
+    }
+  }
+  for (const auto& [note, tensors] : names) {
+    plan.notes.push_back(tensors.size() == 1 ? fmt::format("{}: {}", tensors[0], note)
+                                             : fmt::format("{} and {} more tensors: {}", tensors[0],
+                                                           tensors.size() - 1, note));
+  }
+}
+
+Plan MakePlan(const ModelParts& parts, const ConvertOptions& options) {
+  Plan plan;
+  EncodingRules rules(options.to, options.group_size, options.rules);
+  std::optional<TransformerConfig> transformer;
+  std::optional<TextEncoderConfig> text_encoder;
+  std::optional<VaeConfig> vae;
+  for (const Component component : {Component::kTransformer, Component::kTextEncoder, Component::kVae}) {
+    const auto& only = options.only;
+    if (!only.empty() && std::find(only.begin(), only.end(), component) == only.end()) continue;
+    const BoundComponent bound(parts, component);
+    plan.components.push_back(
+        PlanComponent(component, bound.store(), rules, std::max<int64_t>(options.max_shard_bytes, 1)));
+    plan.sources[std::string(NameOf(component))] = FilesJson(bound.store());
+    if (component == Component::kTransformer) transformer = bound.as<Transformer>().config();
+    if (component == Component::kTextEncoder) text_encoder = bound.as<TextEncoder>().config();
+    if (component == Component::kVae) vae = bound.as<Vae>().config();
+  }
+  rules.CheckAllUsed();
+  if (transformer && text_encoder && vae) CheckPartsFit(*text_encoder, *transformer, *vae, parts.root);
+  plan.zero_cond_t = transformer && transformer->zero_cond_t;
+  CollectNotes(plan);
+  return plan;
+}
+
+// Equal for two runs if and only if they write the same shards.
+Json Fingerprint(const Plan& plan) {
+  Json components = Json::object();
+  for (const ComponentPlan& component : plan.components) {
+    Json shards = Json::object();
+    for (const ShardPlan& shard : component.shards) {
+      Json& tensors = shards[shard.file] = Json::array();
+      for (const TensorPlan& tensor : shard.tensors) {
+        const Encoding& encoding = tensor.choice.encoding;
+        tensors.push_back({tensor.name, encoding.Name(), NameOf(encoding.dtype)});
+      }
+    }
+    components[std::string(NameOf(component.component))] = std::move(shards);
+  }
+  return {{"format", kPlanFormat}, {"sources", plan.sources}, {"components", std::move(components)}};
+}
+
+// With --overwrite the target disappears at the end; a source in it would be lost, and be read while it goes.
+void CheckNotItself(const Plan& plan, const fs::path& target) {
+  std::error_code error;
+  const fs::path folder = fs::weakly_canonical(target, error);
+  for (const Json& files : plan.sources) {
+    for (const Json& file : files) {
+      const fs::path path = fs::weakly_canonical(file.at("path").get<std::string>(), error);
+      const auto [in_folder, in_path] = std::mismatch(folder.begin(), folder.end(), path.begin(), path.end());
+      if (in_folder == folder.end()) {
+        Fail(ErrorKind::kUsage, "the source {} is in the folder to be written, {}; choose another folder",
+             path.string(), folder.string());
+      }
+    }
+  }
+}
+
+class Conversion {
+ public:
+  Conversion(const ModelParts& parts, const Plan& plan, WorkingFolder& folder, ThreadPool& pool,
+             const CancelFlag& cancel, const std::function<void(const ConvertProgress&)>& on_progress)
+      : parts_(parts),
+        plan_(plan),
+        folder_(folder),
+        cancel_(cancel),
+        on_progress_(on_progress),
+        converter_(pool, cancel, {}, [this](int64_t bytes) { Advance(bytes); }) {
+    progress_.total_bytes = plan.source_bytes();
+  }
+
+  ConversionResult Run() {
+    for (const ComponentPlan& component : plan_.components) ConvertComponent(component);
+    result_.notes = plan_.notes;
+    return std::move(result_);
+  }
+
+ private:
+  void Advance(int64_t bytes) {
+    progress_.done_bytes += bytes;
+    if (on_progress_) on_progress_(progress_);
+  }
+
+  void ConvertComponent(const ComponentPlan& plan) {
+    progress_.component = plan.component;
+    Advance(0);
+    const std::string name(NameOf(plan.component));
+    const fs::path to = folder_.model() / name;
+    std::error_code error;
+    fs::create_directories(to, error);
+    const BoundComponent bound(parts_, plan.component);
+    for (const ShardPlan& shard : plan.shards) {
+      ++result_.files;
+      if (!TakeFinished(plan, shard, bound.store())) ConvertShard(plan, shard, bound.store());
+    }
+    if (!plan.IndexName().empty()) WriteJsonFile(to / plan.IndexName(), plan.Index());
+    WriteJsonFile(to / "config.json", bound.ConfigJson(plan));
+  }
+
+  fs::path FileOf(const ComponentPlan& plan, const ShardPlan& shard) const {
+    return fs::path(NameOf(plan.component)) / shard.file;
+  }
+
+  // True if an earlier run has done this shard.
+  bool TakeFinished(const ComponentPlan& plan, const ShardPlan& shard, const WeightStore& store) {
+    const auto note = folder_.Finished(FileOf(plan, shard), shard.file_bytes());
+    if (!note) return false;
+    for (const Json& tensor : *note) result_.tensors.push_back(ConvertedTensorFromJson(tensor));
+    ++result_.continued;
+    for (const TensorPlan& tensor : shard.tensors) {
+      progress_.continued_bytes += store.Find(tensor.name)->bytes();
+      Advance(store.Find(tensor.name)->bytes());
+    }
+    return true;
+  }
+
+  void ConvertShard(const ComponentPlan& plan, const ShardPlan& shard, const WeightStore& store) {
+    const fs::path file = FileOf(plan, shard);
+    SafetensorsWriter writer(folder_.model() / file, shard.Stored(), shard.Metadata());
+    Json note = Json::array();
+    for (const TensorPlan& tensor : shard.tensors) {
+      cancel_.ThrowIfCancelled();
+      const TensorError error = converter_.Convert(tensor, ReadableTensor(store, tensor.name), writer);
+      result_.tensors.push_back(Converted(plan.component, tensor, error));
+      note.push_back(ConvertedTensorJson(result_.tensors.back()));
+    }
+    writer.Finish();
+    folder_.NoteFinished(file, note);
+  }
+
+  const ModelParts& parts_;
+  const Plan& plan_;
+  WorkingFolder& folder_;
+  const CancelFlag& cancel_;
+  const std::function<void(const ConvertProgress&)>& on_progress_;
+  TensorConverter converter_;
+  ConvertProgress progress_;
+  ConversionResult result_;
+};
+
+int64_t BytesToWrite(const Plan& plan, const fs::path& target) {
+  int64_t total = 0;
+  for (const ComponentPlan& component : plan.components) {
+    for (const ShardPlan& shard : component.shards) total += shard.file_bytes();
+  }
+  // What an earlier run has written is there already.
+  std::error_code error;
+  for (fs::recursive_directory_iterator it(target.string() + ".partial", error); !error && it != fs::end(it);
+       it.increment(error)) {
+    std::error_code ignored;
+    if (it->is_regular_file(ignored)) total -= static_cast<int64_t>(it->file_size(ignored));
+  }
+  return std::max<int64_t>(total, 0);
+}
+
+}  // namespace
+
+ConversionResult ConvertModel(const ModelFiles& source, const fs::path& target, const ConvertOptions& options,
+                              const CancelFlag& cancel,
+                              const std::function<void(const ConvertProgress&)>& on_progress) {
+  // Where LoRAs will be merged: LoraSet::AddTo as the RowEdit of TensorConverter, and their files in
+  // Fingerprint.
+  if (!source.loras.empty()) Fail(ErrorKind::kUsage, "merging a LoRA (--lora) is not supported yet");
+  const fs::path folder_path = target.has_filename() ? target : target.parent_path();
+  const ModelParts parts = FindSourceParts(source, options.only);
+  const Plan plan = MakePlan(parts, options);
+  const Variant variant = RecognizeVariant(parts, plan.zero_cond_t, source.variant);
+  CheckNotItself(plan, folder_path);
+  const fs::path parent = folder_path.has_parent_path() ? folder_path.parent_path() : fs::path(".");
+  CheckDiskSpace(parent, BytesToWrite(plan, folder_path));
+
+  WorkingFolder folder(folder_path, Fingerprint(plan), options.overwrite);
+  folder.RemoveUnfinished();
+  ThreadPool pool(options.threads > 0 ? options.threads : DefaultThreadCount());
+  ConversionResult result = Conversion(parts, plan, folder, pool, cancel, on_progress).Run();
+  if (options.only.empty()) CopyOtherFiles(parts, variant, folder.model());
+  WriteJsonFile(folder.model() / "conversion.json", ConversionJson(result.tensors, result.notes));
+  folder.MoveIntoPlace();
+  return result;
+}
+
+}  // namespace qwen_image

@@ -1,0 +1,170 @@
+#include "pipeline/convert_sources.h"
+
+#include <sys/stat.h>
+
+#include "core/fail.h"
+#include "files/mmap.h"
+#include "files/output_file.h"
+#include "pipeline/config_files.h"
+#include "weights/convert/working_folder.h"
+#include "weights/weight_files.h"
+
+namespace qwen_image {
+namespace {
+
+namespace fs = std::filesystem;
+
+bool IsFolder(const fs::path& path) {
+  std::error_code error;
+  return fs::is_directory(path, error);
+}
+
+bool IsFile(const fs::path& path) {
+  std::error_code error;
+  return fs::is_regular_file(path, error);
+}
+
+void MakeFolders(const fs::path& path) {
+  std::error_code error;
+  fs::create_directories(path, error);
+  if (error) Fail(ErrorKind::kCannotWrite, "cannot make the folder {}: {}", path.string(), error.message());
+}
+
+void CopyFile(const fs::path& from, const fs::path& to) {
+  const MappedFile source(from);
+  OutputFile file(to);
+  file.Write(source.bytes().data(), source.bytes().size());
+  file.Commit();
+}
+
+// The files of a folder, not those of folders in it. Links, as caches have them, are followed.
+void CopyFolder(const fs::path& from, const fs::path& to) {
+  MakeFolders(to);
+  for (const std::string& name : ListFolder(from)) {
+    if (!name.starts_with('.') && IsFile(from / name)) CopyFile(from / name, to / name);
+  }
+}
+
+std::variant<Transformer, TextEncoder, Vae> Bind(const ModelParts& parts, Component component) {
+  switch (component) {
+    case Component::kTransformer:
+      return Transformer(WeightStore(parts.transformer, component));
+    case Component::kTextEncoder:
+      return TextEncoder(WeightStore(parts.text_encoder, component));
+    default:
+      return Vae(WeightStore(parts.vae, component));
+  }
+}
+
+// Of the plain numbers that most parameters have; a quantized model computes in bfloat16.
+std::string_view TorchDtype(const ComponentPlan& plan) {
+  std::map<DType, int64_t> counts;
+  for (const ShardPlan& shard : plan.shards) {
+    for (const TensorPlan& tensor : shard.tensors)
+      counts[tensor.choice.encoding.dtype] += ElementCount(tensor.shape);
+  }
+  const auto most = std::max_element(counts.begin(), counts.end(),
+                                     [](const auto& a, const auto& b) { return a.second < b.second; });
+  return most->first == DType::kF32 ? "float32" : most->first == DType::kF16 ? "float16" : "bfloat16";
+}
+
+void SetDtype(Json& config, std::string_view dtype) {
+  if (!config.is_object()) return;
+  for (const char* key : {"dtype", "torch_dtype"}) {
+    if (config.contains(key)) config[key] = dtype;
+  }
+}
+
+std::string PipelineClass(const ModelParts& parts, const Variant& variant) {
+  if (!parts.pipeline_class.empty()) return parts.pipeline_class;
+  if (variant.name == "edit") return "QwenImageEditPipeline";
+  return variant.name.starts_with("edit-") ? "QwenImageEditPlusPipeline" : "QwenImagePipeline";
+}
+
+}  // namespace
+
+BoundComponent::BoundComponent(const ModelParts& parts, Component component)
+    : model_(Bind(parts, component)) {}
+
+const WeightStore& BoundComponent::store() const {
+  return std::visit([](const auto& model) -> const WeightStore& { return model.store(); }, model_);
+}
+
+Json BoundComponent::ConfigJson(const ComponentPlan& plan) const {
+  Json config = store().config();
+  if (!config.is_object()) {
+    switch (plan.component) {
+      case Component::kTransformer:
+        config = TransformerConfigJson(as<Transformer>().config());
+        break;
+      case Component::kTextEncoder:
+        config = TextEncoderConfigJson(as<TextEncoder>().config(), store());
+        break;
+      default:
+        config = VaeConfigJson(as<Vae>().config());
+    }
+  }
+  // Some files say it with a tensor that has no place in a diffusers folder.
+  if (plan.component == Component::kTransformer && as<Transformer>().config().zero_cond_t)
+    config["zero_cond_t"] = true;
+  for (const char* key : {"quantization", "quantization_config"}) config.erase(key);
+  SetDtype(config, TorchDtype(plan));
+  if (config.contains("text_config")) SetDtype(config["text_config"], TorchDtype(plan));
+  if (Json quantization = plan.Quantization(); !quantization.is_null())
+    config["quantization"] = std::move(quantization);
+  return config;
+}
+
+Json FilesJson(const WeightStore& store) {
+  Json list = Json::array();
+  for (const auto& file : store.files()) {
+    struct stat status = {};
+    stat(file->path().c_str(), &status);
+    std::error_code error;
+    list.push_back({{"path", fs::absolute(file->path(), error).lexically_normal().string()},
+                    {"bytes", status.st_size},
+                    {"changed", {status.st_mtim.tv_sec, status.st_mtim.tv_nsec}}});
+  }
+  return list;
+}
+
+ModelParts FindSourceParts(const ModelFiles& source, const std::vector<Component>& only) {
+  if (!only.empty()) {
+    ModelParts parts = LocateModelParts(source);
+    for (const MissingPart& missing : MissingParts(parts)) {
+      if (std::any_of(only.begin(), only.end(), [&](Component c) { return NameOf(c) == missing.name; }))
+        Fail(ErrorKind::kBadInput, "there is no {} to convert; name it with {}", missing.name,
+             missing.option);
+    }
+    return parts;
+  }
+  ModelParts parts = FindModelParts(source);
+  if (!IsFolder(parts.tokenizer)) {
+    Fail(ErrorKind::kBadInput,
+         "{}: the tokenizer is inside this file and cannot be copied to a folder; name one with --tokenizer "
+         "FOLDER, or convert single components with --only",
+         parts.tokenizer.string());
+  }
+  return parts;
+}
+
+void CopyOtherFiles(const ModelParts& parts, const Variant& variant, const fs::path& to) {
+  CopyFolder(parts.tokenizer, to / "tokenizer");
+  if (parts.scheduler.empty()) {
+    MakeFolders(to / "scheduler");
+    WriteJsonFile(to / "scheduler" / "scheduler_config.json", SchedulerConfigJson(OfficialScheduler()));
+  } else {
+    CopyFolder(parts.scheduler, to / "scheduler");
+  }
+  const bool processor = IsFolder(parts.root / "processor");  // of models for editing
+  if (processor) CopyFolder(parts.root / "processor", to / "processor");
+  if (IsFile(parts.root / "qwen_image.json"))
+    CopyFile(parts.root / "qwen_image.json", to / "qwen_image.json");
+  if (IsFile(parts.root / "model_index.json")) {
+    CopyFile(parts.root / "model_index.json", to / "model_index.json");
+  } else {
+    WriteJsonFile(to / "model_index.json", ModelIndexJson(PipelineClass(parts, variant), processor));
+  }
+}
+
+}  // namespace qwen_image

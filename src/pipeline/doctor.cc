@@ -1,0 +1,303 @@
+#include "pipeline/doctor.h"
+
+#include <algorithm>
+#include <chrono>
+#include <memory>
+
+#include "core/fail.h"
+#include "model/prompt.h"
+#include "pipeline/doctor_estimate.h"
+#include "pipeline/memory_check.h"
+#include "weights/memory.h"
+#include "weights/model_defaults.h"
+#include "weights/recognize.h"
+
+namespace qwen_image {
+namespace {
+
+namespace fs = std::filesystem;
+
+class Doctor {
+ public:
+  Doctor(const ModelFiles& files, ThreadPool& pool, const CancelFlag& cancel)
+      : files_(files), pool_(pool), cancel_(cancel) {}
+
+  Diagnosis Run() {
+    found_.available_memory = AvailableMemory();
+    if (!Locate()) return std::move(found_);
+    ExamineParts();
+    if (transformer_) ExamineVariant();
+    if (transformer_ && !files_.loras.empty()) ExamineLoras();
+    if (text_encoder_) ExamineVision();
+    if (transformer_ && text_encoder_ && vae_) ExamineFit();
+    if (found_.usable()) ExaminePictures();
+    Summarize();
+    return std::move(found_);
+  }
+
+ private:
+  void Note(Health health, std::string subject, std::string text) {
+    found_.findings.push_back({health, std::move(subject), std::move(text)});
+  }
+
+  // Does `examine`; what it throws about the files becomes a finding, and false is returned.
+  template <typename Examine>
+  bool Try(const std::string& subject, const Examine& examine) {
+    cancel_.ThrowIfCancelled();
+    try {
+      examine();
+      return true;
+    } catch (const Error& error) {
+      if (error.kind() != ErrorKind::kBadInput && error.kind() != ErrorKind::kUsage) throw;
+      Note(Health::kBroken, subject, error.message());
+      return false;
+    }
+  }
+
+  bool Locate() {
+    if (!Try("model", [&] { parts_ = LocateModelParts(files_); })) {
+      found_.what = "not a model that can be used";
+      return false;
+    }
+    for (const MissingPart& missing : MissingParts(parts_)) {
+      found_.parts.push_back(
+          {.name = missing.name, .path = {}, .health = Health::kBroken, .text = "missing"});
+      Note(Health::kBroken, missing.name, MissingText(missing));
+    }
+    return true;
+  }
+
+  std::string MissingText(const MissingPart& missing) const {
+    const std::string_view file = missing.name == "transformer"
+                                      ? "transformer/diffusion_pytorch_model.safetensors"
+                                  : missing.name == "text_encoder" ? "text_encoder/model.safetensors"
+                                  : missing.name == "vae"          ? "vae/diffusion_pytorch_model.safetensors"
+                                  : missing.name == "tokenizer"    ? "tokenizer/tokenizer.json"
+                                                                   : "scheduler/scheduler_config.json";
+    return fmt::format("is missing; it is usually {}{}", file,
+                       missing.option.empty() ? "" : fmt::format(", or name it with {}", missing.option));
+  }
+
+  void ExamineParts() {
+    ExamineWeights("transformer", parts_.transformer, [&](DoctorPart& part) {
+      transformer_ = std::make_unique<Transformer>(WeightStore(parts_.transformer, Component::kTransformer));
+      Describe(transformer_->store(), part);
+      const TransformerConfig& c = transformer_->config();
+      part.text =
+          fmt::format("{} blocks, {} heads of {}", c.num_layers, c.num_attention_heads, c.attention_head_dim);
+    });
+    ExamineWeights("text_encoder", parts_.text_encoder, [&](DoctorPart& part) {
+      text_encoder_ =
+          std::make_unique<TextEncoder>(WeightStore(parts_.text_encoder, Component::kTextEncoder));
+      Describe(text_encoder_->store(), part);
+      const TextEncoderConfig& c = text_encoder_->config();
+      part.text = fmt::format("{} layers of {}, {} tokens", c.num_hidden_layers, c.hidden_size, c.vocab_size);
+    });
+    ExamineWeights("vae", parts_.vae, [&](DoctorPart& part) {
+      vae_ = std::make_unique<Vae>(WeightStore(parts_.vae, Component::kVae));
+      Describe(vae_->store(), part);
+      part.text = fmt::format("{} latent channels, {} wide", vae_->config().z_dim, vae_->config().base_dim);
+    });
+    ExamineWeights("tokenizer", parts_.tokenizer, [&](DoctorPart& part) {
+      const Tokenizer tokenizer(parts_.tokenizer);
+      part.text =
+          fmt::format("{} tokens{}", tokenizer.vocabulary_size(),
+                      parts_.tokenizer == parts_.text_encoder ? ", inside the text encoder's file" : "");
+    });
+    if (parts_.scheduler.empty()) {
+      scheduler_ = OfficialScheduler();
+      if (parts_.pipeline_class.empty())
+        Note(Health::kNote, "scheduler",
+             "no scheduler's settings are in the files: the official ones of Qwen-Image are used");
+    } else {
+      ExamineWeights("scheduler", parts_.scheduler, [&](DoctorPart& part) {
+        scheduler_ = ReadSchedulerConfig(parts_.scheduler);
+        part.text = IsDistilled(scheduler_) ? "distilled (Lightning): few steps, no guidance"
+                                            : "flow matching, Euler steps";
+      });
+    }
+  }
+
+  template <typename Open>
+  void ExamineWeights(const char* name, const fs::path& path, const Open& open) {
+    if (path.empty()) return;
+    DoctorPart part{.name = name, .path = path, .text = ""};
+    if (!Try(name, [&] { open(part); })) {
+      part.health = Health::kBroken;
+      part.text = "broken, see below";
+    }
+    found_.parts.push_back(std::move(part));
+  }
+
+  static void Describe(const WeightStore& store, DoctorPart& part) {
+    for (const auto& [name, tensor] : store.tensors()) {
+      part.formats[tensor.Format()] += tensor.bytes();
+      part.parameters += ElementCount(tensor.shape());
+      part.bytes += tensor.bytes();
+    }
+  }
+
+  void ExamineVariant() {
+    Try("variant", [&] {
+      found_.variant = RecognizeVariant(parts_, transformer_->config().zero_cond_t, files_.variant);
+    });
+    const Variant& variant = found_.variant;
+    if (variant.name.empty()) {
+      Note(Health::kNote, "variant",
+           fmt::format(
+               "cannot tell: {}. --variant says which it is (edits need that; text to picture does not)",
+               variant.how));
+    } else if (variant.name == "edit-2511" && !transformer_->config().zero_cond_t) {
+      Note(Health::kWarning, "variant",
+           "Edit-2511 without its marker (zero_cond_t in config.json, or the tensor "
+           "__index_timestep_zero__): other "
+           "programs will treat it as Edit-2509");
+    } else if (variant.name == "edit-2509") {
+      Note(Health::kNote, "variant",
+           "Edit-2509 by its index; if it is Edit-2511, its zero_cond_t is lost, and --variant edit-2511 "
+           "says so");
+    }
+    if (variant.name.starts_with("edit"))
+      Note(Health::kNote, "variant", "editing is not supported yet; text to picture works");
+  }
+
+  void ExamineLoras() {
+    LoraSet loras;
+    const bool fit = Try("lora", [&] {
+      loras = LoraSet(files_.loras);
+      loras.TakeAll(transformer_->store());
+      loras.Finish();
+    });
+    if (!fit) return;
+    for (const AppliedLora& lora : loras.applied()) {
+      Note(Health::kGood, "lora",
+           fmt::format("{} × {}: {} of {} layers, rank {}", lora.name, lora.scale, lora.layers, lora.total,
+                       lora.min_rank == lora.max_rank
+                           ? fmt::format("{}", lora.min_rank)
+                           : fmt::format("{} to {}", lora.min_rank, lora.max_rank)));
+    }
+    loras_ = loras.applied();
+  }
+
+  void ExamineVision() {
+    const auto& tensors = text_encoder_->store().tensors();
+    const auto first = tensors.lower_bound("model.visual.");
+    const bool there = first != tensors.end() && first->first.starts_with("model.visual.");
+    if (!there && found_.variant.name.starts_with("edit")) {
+      Note(Health::kWarning, "vision tower",
+           "not there (model.visual.*), though the model is for editing; in GGUF it is a file of its own "
+           "(mmproj)");
+    } else {
+      Note(Health::kGood, "vision tower", there ? "there" : "not there; only edits need it");
+    }
+  }
+
+  void ExamineFit() {
+    const int64_t text_width = text_encoder_->config().hidden_size,
+                  joint_width = transformer_->config().joint_attention_dim;
+    if (text_width != joint_width) {
+      Note(Health::kBroken, "text_encoder",
+           fmt::format("its width is {}, but the transformer expects {}: they belong to different models",
+                       text_width, joint_width));
+    }
+    const int64_t z_dim = vae_->config().z_dim, channels = transformer_->config().out_channels;
+    if (z_dim != channels) {
+      Note(Health::kBroken, "vae",
+           fmt::format("it has {} latent channels, but the transformer {}: they belong to different models",
+                       z_dim, channels));
+    }
+  }
+
+  void ExaminePictures() {
+    Defaults defaults;
+    if (!Try("qwen_image.json", [&] { defaults = DefaultsFor(parts_, scheduler_); })) return;
+    UseLightning(loras_, scheduler_, defaults);
+    found_.defaults = defaults;
+    const StepEstimate estimate(*transformer_, pool_);
+    std::vector<std::pair<int64_t, int64_t>> sizes = {{512, 512}, {1024, 1024}};
+    if (const std::pair own{defaults.width, defaults.height};
+        std::find(sizes.begin(), sizes.end(), own) == sizes.end())
+      sizes.insert(sizes.begin(), own);
+    for (const auto& [width, height] : sizes) {
+      cancel_.ThrowIfCancelled();
+      GenerateRequest request;
+      request.width = width;
+      request.height = height;
+      const Settings settings = ResolveSettings(request, defaults, vae_->config().z_dim);
+      const int64_t memory =
+          EstimateMemory(*text_encoder_, *transformer_, *vae_, request, settings).largest();
+      found_.pictures.push_back({.width = width,
+                                 .height = height,
+                                 .memory = memory,
+                                 .fits = memory <= found_.available_memory,
+                                 .seconds_per_step = estimate.Seconds(settings.grid)});
+    }
+    if (!found_.pictures.front().fits) {
+      Note(
+          Health::kWarning, "memory",
+          "the default size does not fit; --ignore-memory reads from disk at every step, which is very slow");
+    }
+    ExamineUse(defaults);
+  }
+
+  // What surprises people.
+  void ExamineUse(const Defaults& defaults) {
+    const bool plain_fp8 = HasPlainFp8();
+    if (IsDistilled(scheduler_)) {
+      Note(Health::kNote, "guidance",
+           fmt::format("a distilled schedule (Lightning): {} steps and cfg {} by default; with cfg 1 "
+                       "negative prompts do "
+                       "nothing",
+                       defaults.steps, defaults.cfg));
+      if (plain_fp8) {
+        Note(Health::kWarning, "transformer",
+             "fp8 without scales under a Lightning schedule: grids in the picture are a known trouble; "
+             "scaled fp8, "
+             "q8 or bf16 have none");
+      }
+    } else if (plain_fp8) {
+      Note(Health::kNote, "transformer",
+           "fp8 without scales: rounded to 3 bits; a Lightning LoRA on it may show a grid");
+    }
+    Note(Health::kNote, "prompt",
+         fmt::format(
+             "{} tokens of a prompt are used, --max-sequence-length allows up to {}; a cut is reported",
+             GenerateRequest().max_sequence_length, kTokenizerMaxLength));
+  }
+
+  bool HasPlainFp8() const {
+    const auto& tensors = transformer_->store().tensors();
+    return std::any_of(tensors.begin(), tensors.end(),
+                       [](const auto& item) { return item.second.Format() == "F8_E4M3"; });
+  }
+
+  void Summarize() {
+    const std::string name = found_.variant.name.empty() ? "a model of the Qwen-Image family"
+                                                         : "Qwen-Image, variant " + found_.variant.name;
+    found_.what = transformer_ ? name : "parts of a model";
+  }
+
+  const ModelFiles& files_;
+  ThreadPool& pool_;
+  const CancelFlag& cancel_;
+  ModelParts parts_;
+  SchedulerConfig scheduler_;
+  std::vector<AppliedLora> loras_;
+  std::unique_ptr<Transformer> transformer_;
+  std::unique_ptr<TextEncoder> text_encoder_;
+  std::unique_ptr<Vae> vae_;
+  Diagnosis found_;
+};
+
+}  // namespace
+
+bool Diagnosis::usable() const {
+  return std::none_of(findings.begin(), findings.end(),
+                      [](const DoctorFinding& finding) { return finding.health == Health::kBroken; });
+}
+
+Diagnosis Diagnose(const ModelFiles& files, ThreadPool& pool, const CancelFlag& cancel) {
+  return Doctor(files, pool, cancel).Run();
+}
+
+}  // namespace qwen_image

@@ -1,0 +1,65 @@
+// What a model is, whether it is whole, whether it fits this machine, and what would go wrong with it.
+#pragma once
+
+#include <filesystem>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/cancel.h"
+#include "core/threads.h"
+#include "qwen_image/qwen_image.h"
+#include "weights/variant.h"
+
+namespace qwen_image {
+
+enum class Health {
+  kGood,
+  kNote,     // worth knowing
+  kWarning,  // pictures may come out wrong
+  kBroken,   // no picture can be drawn
+};
+
+struct DoctorFinding {
+  Health health = Health::kGood;
+  std::string subject;  // "transformer", "memory", …
+  std::string text;
+};
+
+// A part of the model as it was found.
+struct DoctorPart {
+  std::string name;  // "transformer", "tokenizer", …
+  std::filesystem::path path;
+  Health health = Health::kGood;
+  std::map<std::string, int64_t> formats;  // "BF16" → bytes; of parts with weights
+  int64_t parameters = 0;
+  int64_t bytes = 0;
+  std::string text;  // "60 blocks of 3072", or what is wrong
+};
+
+// What drawing a picture of this size takes.
+struct DoctorPicture {
+  int64_t width = 0, height = 0;
+  int64_t memory = 0;
+  bool fits = false;
+  double seconds_per_step = 0;  // one pass; guidance takes two
+};
+
+struct Diagnosis {
+  std::string what;  // in one line
+  Variant variant;
+  std::vector<DoctorPart> parts;
+  std::vector<DoctorFinding> findings;
+  std::vector<DoctorPicture> pictures;  // only if the model is whole
+  std::optional<Defaults> defaults;
+  int64_t available_memory = 0;
+
+  bool usable() const;  // a picture can be drawn
+};
+
+// Reads headers, binds every tensor to its place, and times one matrix product for the estimate; reads no
+// other values. Throws only what is no matter of the model (interruption, a bug).
+Diagnosis Diagnose(const ModelFiles& files, ThreadPool& pool, const CancelFlag& cancel);
+
+}  // namespace qwen_image

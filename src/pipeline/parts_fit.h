@@ -1,0 +1,17 @@
+// Do the parts of a model belong together?
+#pragma once
+
+#include <filesystem>
+
+#include "model/text_encoder.h"
+#include "model/transformer.h"
+#include "model/vae.h"
+
+namespace qwen_image {
+
+// Parts of different models put together would only fail deep inside a product of matrices. Throws Error
+// kBadInput.
+void CheckPartsFit(const TextEncoderConfig& text_encoder, const TransformerConfig& transformer,
+                   const VaeConfig& vae, const std::filesystem::path& root);
+
+}  // namespace qwen_image

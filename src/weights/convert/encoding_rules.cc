@@ -1,0 +1,119 @@
+#include "weights/convert/encoding_rules.h"
+
+#include <algorithm>
+
+#include "core/fail.h"
+#include "core/glob.h"
+#include "files/safetensors.h"
+#include "files/text.h"
+
+namespace qwen_image {
+namespace {
+
+// The first that fits tells what a tensor is for. `eight_bits`: not less, if it is quantized.
+struct Role {
+  Component component;
+  std::string_view glob, name;
+  bool eight_bits = false;
+};
+constexpr Role kRoles[] = {
+    {Component::kTransformer, "*.bias", "bias"},
+    {Component::kTransformer, "*.norm_q.weight", "norm"},
+    {Component::kTransformer, "*.norm_k.weight", "norm"},
+    {Component::kTransformer, "*.norm_added_*.weight", "norm"},
+    {Component::kTransformer, "txt_norm.weight", "norm"},
+    {Component::kTransformer, "*_mod.1.weight", "modulation", true},
+    {Component::kTransformer, "norm_out.linear.weight", "modulation", true},
+    {Component::kTransformer, "time_text_embed.*", "time embedding", true},
+    {Component::kTransformer, "img_in.weight", "input and output", true},
+    {Component::kTransformer, "txt_in.weight", "input and output", true},
+    {Component::kTransformer, "proj_out.weight", "input and output", true},
+    {Component::kTransformer, "*.attn.*", "attention"},
+    {Component::kTransformer, "*_mlp.*", "mlp"},
+    {Component::kTextEncoder, "model.visual.*", "vision", true},
+    {Component::kTextEncoder, "*.bias", "bias"},
+    {Component::kTextEncoder, "*norm.weight", "norm"},
+    {Component::kTextEncoder, "*.embed_tokens.weight", "embedding", true},
+    {Component::kTextEncoder, "lm_head.weight", "embedding", true},
+    {Component::kTextEncoder, "*.self_attn.*", "attention"},
+    {Component::kTextEncoder, "*.mlp.*", "mlp"},
+    {Component::kVae, "*", "vae"},
+};
+constexpr Role kOther = {Component::kTransformer, "*", "other"};
+
+const Role& RoleOf(Component component, const std::string& name) {
+  const auto* found = std::find_if(std::begin(kRoles), std::end(kRoles), [&](const Role& role) {
+    return role.component == component && MatchesGlob(role.glob, name);
+  });
+  return found == std::end(kRoles) ? kOther : *found;
+}
+
+bool Fits(const EncodingRule& rule, Component component, const std::string& name) {
+  const bool with_component = rule.glob.find('/') != rule.glob.npos;
+  return MatchesGlob(rule.glob, with_component ? fmt::format("{}/{}", NameOf(component), name) : name);
+}
+
+bool IsQuantizable(Component component, const std::string& name, const WeightTensor& tensor) {
+  return component != Component::kVae && name.ends_with(".weight") && tensor.shape().size() == 2;
+}
+
+Encoding Kept(const WeightTensor& tensor) {
+  const auto dtype =
+      tensor.parts().empty() ? ComputeDType(tensor.stored().tensor->dtype) : std::optional<DType>();
+  if (dtype) return {.dtype = *dtype};
+  return {.dtype = tensor.stored().tensor->dtype == "F64" ? DType::kF32 : DType::kBF16};
+}
+
+}  // namespace
+
+EncodingRule ParseEncodingRule(const std::string& text) {
+  const size_t equals = text.rfind('=');
+  if (equals == text.npos || equals == 0) {
+    Fail(ErrorKind::kUsage, "{} is not a rule; write GLOB=TYPE, for example '*.img_mod.1.weight=bf16'",
+         Quoted(text));
+  }
+  return {text.substr(0, equals), ParseTarget(std::string_view(text).substr(equals + 1))};
+}
+
+EncodingRules::EncodingRules(Target to, int group_size, std::vector<EncodingRule> rules)
+    : to_(to), group_size_(group_size), rules_(std::move(rules)), used_(rules_.size()) {
+  if (std::find(kMlxGroupSizes.begin(), kMlxGroupSizes.end(), group_size) == kMlxGroupSizes.end()) {
+    Fail(ErrorKind::kUsage, "a group of {} values is not possible; MLX has 32, 64 and 128", group_size);
+  }
+}
+
+EncodingChoice EncodingRules::Choose(Component component, const std::string& name,
+                                     const WeightTensor& tensor) {
+  const Role& role = RoleOf(component, name);
+  const bool quantizable = IsQuantizable(component, name, tensor);
+  Target target = to_;
+  if (target.quantized() && role.eight_bits) target.bits = std::max(target.bits, 8);
+  for (size_t i = 0; i < rules_.size(); ++i) {
+    if (!Fits(rules_[i], component, name) || (rules_[i].target.quantized() && !quantizable)) continue;
+    used_[i] = true;
+    target = rules_[i].target;
+  }
+  if (!target.quantized() && !target.keep) return {{.dtype = target.dtype}, role.name, ""};
+  if (target.keep || !quantizable) return {Kept(tensor), role.name, ""};
+
+  int group_size = group_size_;
+  while (group_size >= kMlxGroupSizes.front() && tensor.row_size() % group_size != 0) group_size /= 2;
+  const std::string row = fmt::format("rows of {} values are no groups of", tensor.row_size());
+  if (group_size < kMlxGroupSizes.front()) {
+    return {Kept(tensor), role.name,
+            fmt::format("not quantized: {} {}", row, fmt::join(kMlxGroupSizes, ", "))};
+  }
+  const Encoding encoding{.dtype = DType::kBF16, .mlx = {target.bits, group_size}};
+  if (group_size == group_size_) return {encoding, role.name, ""};
+  return {encoding, role.name, fmt::format("groups of {}: {} {}", group_size, row, group_size_)};
+}
+
+void EncodingRules::CheckAllUsed() const {
+  for (size_t i = 0; i < rules_.size(); ++i) {
+    if (used_[i]) continue;
+    Fail(ErrorKind::kUsage, "the rule for {} fits no tensor{}", Quoted(rules_[i].glob),
+         rules_[i].target.quantized() ? " that can be quantized (matrices outside the VAE)" : "");
+  }
+}
+
+}  // namespace qwen_image

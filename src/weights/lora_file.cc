@@ -1,0 +1,214 @@
+#include "weights/lora_file.h"
+
+#include <algorithm>
+#include <cmath>
+#include <optional>
+
+#include "core/fail.h"
+#include "files/text.h"
+#include "weights/lora_config.h"
+#include "weights/lora_names.h"
+#include "weights/recognize.h"
+
+namespace qwen_image {
+namespace {
+
+// What a file holds of one layer, before anything is checked.
+struct Parts {
+  std::map<LoraPart, const StoredTensor*> tensors;
+  std::map<LoraPart, std::string> names;  // as stored
+  bool flat = false;
+};
+
+std::string_view NameOf(LoraPart part) {
+  return part == LoraPart::kDown ? "down (A)" : part == LoraPart::kUp ? "up (B)" : "alpha";
+}
+
+class LoraReader {
+ public:
+  explicit LoraReader(const std::filesystem::path& path) { contents_.file = OpenWeightFile(path); }
+
+  LoraContents Read() {
+    SortTensors();
+    RefuseOthers();
+    ReadConfig();
+    for (const auto& [module, parts] : layers_) {
+      try {
+        contents_.layers.emplace(module, ReadLayer(module, parts));
+      } catch (const Error& error) {  // the others are worth knowing too
+        if (error.kind() != ErrorKind::kBadInput) throw;
+        contents_.problems.push_back(error.message());
+      }
+    }
+    contents_.total = static_cast<int64_t>(layers_.size());
+    return std::move(contents_);
+  }
+
+ private:
+  void SortTensors() {
+    for (const auto& [stored_name, tensor] : contents_.file->tensors()) {
+      const std::string_view refused = RefusedAdapterKind(stored_name);
+      if (!refused.empty()) {
+        refused_[std::string(refused)].push_back(stored_name);
+        continue;
+      }
+      const auto name = ParseLoraName(stored_name);
+      if (!name) {
+        unknown_.push_back(stored_name);
+        continue;
+      }
+      Parts& layer = layers_[name->module];
+      layer.flat = name->flat;
+      const auto [earlier, is_new] = layer.names.emplace(name->part, stored_name);
+      if (is_new) {
+        layer.tensors[name->part] = &tensor;
+      } else {
+        contents_.problems.push_back(fmt::format("{} and {} are the same: {} of {}", Printable(stored_name),
+                                                 Printable(earlier->second), NameOf(name->part),
+                                                 Printable(name->module)));
+      }
+    }
+  }
+
+  void RefuseOthers() {
+    const std::string where = contents_.file->path().string();
+    if (layers_.empty() && refused_.empty()) {
+      const RecognizedFile found = Recognize(*contents_.file);
+      if (!found.components.empty()) {
+        Fail(ErrorKind::kBadInput, "{}: a LoRA is expected here, but this is {}; name it with --model", where,
+             found.what);
+      }
+      Fail(ErrorKind::kBadInput,
+           "{}: a LoRA is expected here, but none of the file's {} tensors is a part of "
+           "one",
+           where, contents_.file->tensors().size());
+    }
+    constexpr size_t kShown = 5;
+    for (const auto& [kind, names] : refused_) {
+      std::string shown;
+      for (size_t i = 0; i < std::min(names.size(), kShown); ++i)
+        shown += (i ? ", " : "") + Printable(names[i]);
+      if (names.size() > kShown) shown += fmt::format(" and {} more", names.size() - kShown);
+      contents_.problems.push_back(
+          fmt::format("this is {}, which this version does not apply: {}", kind, shown));
+    }
+    for (const std::string& name : unknown_)
+      contents_.problems.push_back(fmt::format("{} is no part of a LoRA that is known", Printable(name)));
+  }
+
+  void ReadConfig() {
+    try {
+      config_ = ReadLoraConfig(*contents_.file);
+    } catch (const Error& error) {
+      if (error.kind() != ErrorKind::kBadInput) throw;
+      contents_.problems.push_back(error.message());
+    }
+  }
+
+  LoraLayer ReadLayer(const std::string& module, const Parts& parts) const {
+    LoraLayer layer{.flat = parts.flat,
+                    .down = Matrix(module, parts, LoraPart::kDown),
+                    .up = Matrix(module, parts, LoraPart::kUp)};
+    if (layer.rank() == 0) Fail(ErrorKind::kBadInput, "{} has rank 0", Printable(module));
+    if (layer.up.shape()[1] != layer.rank()) {
+      Fail(ErrorKind::kBadInput, "{} has shape {}, but {} has {}: their ranks {} and {} differ",
+           Printable(parts.names.at(LoraPart::kUp)), ToString(layer.up.shape()),
+           Printable(parts.names.at(LoraPart::kDown)), ToString(layer.down.shape()), layer.up.shape()[1],
+           layer.rank());
+    }
+    CheckFinite(parts.names.at(LoraPart::kDown), layer.down);
+    CheckFinite(parts.names.at(LoraPart::kUp), layer.up);
+    layer.factor = FactorOf(module, parts, layer.rank());
+    return layer;
+  }
+
+  static const StoredTensor& Find(const std::string& module, const Parts& parts, LoraPart part) {
+    const auto found = parts.tensors.find(part);
+    if (found == parts.tensors.end()) {
+      Fail(ErrorKind::kBadInput, "{} has no {} matrix, only {}", Printable(module), NameOf(part),
+           Printable(parts.names.begin()->second));
+    }
+    return *found->second;
+  }
+
+  WeightTensor Matrix(const std::string& module, const Parts& parts, LoraPart part) const {
+    WeightTensor tensor(StoredIn{&Find(module, parts, part), contents_.file.get()});
+    const std::string& name = parts.names.at(part);
+    if (tensor.shape().size() > 2) {
+      Fail(ErrorKind::kBadInput,
+           "{} has shape {}: a LoRA for convolutions, which this version does not apply", Printable(name),
+           ToString(tensor.shape()));
+    }
+    if (tensor.shape().size() != 2) {
+      Fail(ErrorKind::kBadInput, "{} has shape {}, expected {}", Printable(name), ToString(tensor.shape()),
+           part == LoraPart::kDown ? "[rank, in]" : "[out, rank]");
+    }
+    if (!tensor.problem().empty()) Fail(ErrorKind::kBadInput, "{} {}", Printable(name), tensor.problem());
+    return tensor;
+  }
+
+  static void CheckFinite(const std::string& name, const WeightTensor& tensor) {
+    std::vector<float> row(static_cast<size_t>(tensor.row_size()));
+    for (int64_t r = 0; r < tensor.rows(); ++r) {
+      tensor.ReadRows(r, 1, row.data());
+      const auto bad = std::find_if(row.begin(), row.end(), [](float v) { return !std::isfinite(v); });
+      if (bad == row.end()) continue;
+      Fail(ErrorKind::kBadInput, "{} holds {} at [{}, {}], expected finite numbers", Printable(name), *bad, r,
+           bad - row.begin());
+    }
+  }
+
+  // diffusers multiplies what both say: the tensor beside a layer, and the settings of the whole adapter.
+  double FactorOf(const std::string& module, const Parts& parts, int64_t rank) const {
+    double factor = 1;
+    if (const auto found = parts.tensors.find(LoraPart::kAlpha); found != parts.tensors.end()) {
+      const WeightTensor alpha(StoredIn{found->second, contents_.file.get()});
+      const std::string name = Printable(parts.names.at(LoraPart::kAlpha));
+      if (!alpha.problem().empty()) Fail(ErrorKind::kBadInput, "{} {}", name, alpha.problem());
+      if (ElementCount(alpha.shape()) != 1) {
+        Fail(ErrorKind::kBadInput, "{} has shape {}, expected one number", name, ToString(alpha.shape()));
+      }
+      const float value = alpha.Values()[0];
+      if (!std::isfinite(value))
+        Fail(ErrorKind::kBadInput, "{} is {}, expected a finite number", name, value);
+      factor = static_cast<double>(value) / static_cast<double>(rank);
+    }
+    if (!config_) return factor;
+    try {
+      return factor * config_->FactorOf(module, rank);
+    } catch (const Error& error) {
+      Fail(error.kind(), "{} {}", Printable(module), error.message());
+    }
+  }
+
+  LoraContents contents_;
+  std::map<std::string, Parts> layers_;                      // by module
+  std::map<std::string, std::vector<std::string>> refused_;  // names by kind
+  std::vector<std::string> unknown_;
+  std::optional<LoraConfig> config_;
+};
+
+}  // namespace
+
+LoraContents ReadLoraFile(const std::filesystem::path& path) {
+  std::error_code error;
+  if (std::filesystem::is_directory(path, error)) {
+    Fail(ErrorKind::kBadInput, "{} is a folder; name the LoRA's file in it", path.string());
+  }
+  if (!std::filesystem::exists(path, error)) {
+    Fail(ErrorKind::kBadInput, "there is no {}; a LoRA's file is expected", path.string());
+  }
+  return LoraReader(path).Read();
+}
+
+int64_t LightningStepsOf(const WeightFile& file) {
+  if (const int64_t steps = LightningSteps(file.path().filename().string())) return steps;
+  for (const char* key : {"modelspec.title", "ss_output_name", "title", "name"}) {
+    const auto found = file.metadata().find(key);
+    const int64_t steps = found == file.metadata().end() ? 0 : LightningSteps(found->second);
+    if (steps) return steps;
+  }
+  return 0;
+}
+
+}  // namespace qwen_image

@@ -1,0 +1,39 @@
+// One file of a LoRA: its layers, checked as far as that is possible without the model.
+#pragma once
+
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "files/weight_file.h"
+#include "weights/weight_tensor.h"
+
+namespace qwen_image {
+
+struct LoraLayer {
+  bool flat = false;  // its name has underscores instead of dots
+  WeightTensor down;  // [rank, in]
+  WeightTensor up;    // [out, rank]
+  double factor = 1;  // alpha / rank
+
+  int64_t rank() const { return down.shape()[0]; }
+  int64_t in() const { return down.shape()[1]; }
+  int64_t out() const { return up.shape()[0]; }
+};
+
+struct LoraContents {
+  std::unique_ptr<WeightFile> file;
+  std::map<std::string, LoraLayer> layers;  // by module, diffusers' name or a flat one
+  int64_t total = 0;                        // layers, those with a problem too
+  std::vector<std::string> problems;        // lines of a message
+};
+
+// Throws Error kBadInput for a file that is no LoRA; what is wrong with parts of one is in `problems`.
+LoraContents ReadLoraFile(const std::filesystem::path& path);
+
+// 4 or 8 if the file's name or title says that it is a Lightning LoRA for so many steps; else 0.
+int64_t LightningStepsOf(const WeightFile& file);
+
+}  // namespace qwen_image

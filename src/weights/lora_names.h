@@ -1,0 +1,42 @@
+// What LoRA files call their tensors, brought to the names of diffusers' modules.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace qwen_image {
+
+// A layer becomes W + alpha / rank · up · down.
+enum class LoraPart { kDown, kUp, kAlpha };
+
+struct LoraTensorName {
+  LoraPart part = LoraPart::kDown;
+  std::string module;  // "transformer_blocks.0.attn.to_q"; where flat, "transformer_blocks_0_attn_to_q"
+  bool flat = false;   // underscores stand for the module's dots
+};
+
+// Known prefixes: diffusion_model. (ComfyUI), transformer. (diffusers), base_model.model. (PEFT), lora_unet_
+// (kohya; flat), none; known endings: lora_up and lora_down, lora.up and lora.down, lora_A and lora_B, these
+// also with .default; alpha. Modules may have mflux' names. Nothing: no tensor of a LoRA.
+std::optional<LoraTensorName> ParseLoraName(std::string_view stored_name);
+
+// Whether names begin as PEFT saves them, beside an adapter_config.json.
+bool HasPeftPrefix(std::string_view stored_name);
+
+// What a tensor that ParseLoraName may or may not know is a part of, if such files are refused: "DoRA",
+// "a LoRA for the text encoder"; else empty.
+std::string_view RefusedAdapterKind(std::string_view stored_name);
+
+std::string FlatName(std::string_view module);  // dots become underscores
+
+// Those of `candidates` that take the fewest changed letters, best first.
+std::vector<std::string> NearestLayers(std::string_view name, const std::vector<std::string>& candidates,
+                                       size_t at_most);
+
+// 4 or 8 if a text, a name of a file usually, speaks of a Lightning LoRA ("…-Lightning-8steps-V1.0"); else 0.
+int64_t LightningSteps(std::string_view text);
+
+}  // namespace qwen_image

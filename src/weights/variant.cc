@@ -1,0 +1,35 @@
+#include "weights/variant.h"
+
+#include "core/fail.h"
+
+namespace qwen_image {
+namespace {
+
+Variant TellFromFiles(const ModelParts& parts, bool zero_cond_t) {
+  if (zero_cond_t) return {"edit-2511", "the transformer has zero_cond_t"};
+  // The index speaks for the folder's own transformer only.
+  const bool own = parts.transformer.parent_path() == parts.root;
+  const std::string pipeline = own ? parts.pipeline_class : "";
+  if (pipeline.empty())
+    return {"", "no model_index.json tells, and the tensors of Qwen-Image, Edit and Edit-2509 are alike"};
+  const std::string how = "model_index.json: " + pipeline;
+  if (pipeline == "QwenImageEditPlusPipeline") return {"edit-2509", how};
+  if (pipeline.starts_with("QwenImageEdit")) return {"edit", how};
+  return {"qwen-image", how};
+}
+
+}  // namespace
+
+Variant RecognizeVariant(const ModelParts& parts, bool zero_cond_t, const std::string& asked) {
+  Variant found = TellFromFiles(parts, zero_cond_t);
+  if (asked.empty() || asked == found.name) return found;
+  // Only zero_cond_t tells Edit-2511 from Edit-2509, and some copies have lost it.
+  const bool may_be = found.name.empty() || (found.name == "edit-2509" && asked == "edit-2511");
+  if (!may_be) {
+    Fail(ErrorKind::kUsage, "--variant {} contradicts the model's files, which say {} ({})", asked,
+         found.name, found.how);
+  }
+  return {asked, "--variant"};
+}
+
+}  // namespace qwen_image

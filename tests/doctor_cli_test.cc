@@ -1,0 +1,157 @@
+// qwen-image doctor as its users meet it.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "cli_harness.h"
+#include "files/json.h"
+#include "files/testing.h"
+
+namespace qwen_image {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+using Arguments = std::vector<std::string>;
+constexpr int kUsable = 0, kNotUsable = 1, kUsage = 2;
+const fs::path kSource = QWEN_IMAGE_SOURCE_DIR;
+const std::string kTiny = (kSource / "models/tiny").string();
+const fs::path kFormats = kSource / "tests/goldens/formats";
+
+class DoctorCli : public testing::Test {
+ protected:
+  RunResult Doctor(const Arguments& arguments) const {
+    Arguments all = {"doctor"};
+    all.insert(all.end(), arguments.begin(), arguments.end());
+    return RunProgram(all, {.folder = folder_.path()});
+  }
+  Json Describe(Arguments arguments, int exit_code) const {
+    arguments.push_back("--json");
+    const RunResult result = Doctor(arguments);
+    EXPECT_EQ(result.exit_code, exit_code) << result.out << result.err;
+    return Json::parse(result.out);
+  }
+  // "warning variant: …", all of them.
+  static std::string Findings(const Json& diagnosis) {
+    std::string text;
+    for (const Json& finding : diagnosis["findings"]) {
+      text += finding["health"].get<std::string>() + " " + finding["subject"].get<std::string>() + ": " +
+              finding["text"].get<std::string>() + "\n";
+    }
+    return text;
+  }
+  const TempFolder folder_;
+};
+
+TEST_F(DoctorCli, TheEmbeddedModelIsUsable) {
+  const RunResult result = Doctor({kTiny});
+  EXPECT_EQ(result.exit_code, kUsable) << result.err;
+  EXPECT_THAT(
+      result.out,
+      AllOf(HasSubstr("variant qwen-image"), HasSubstr("model_index.json: QwenImagePipeline"),
+            HasSubstr("4 blocks, 4 heads of 32"), HasSubstr("850 tokens"), HasSubstr("vision tower: there"),
+            HasSubstr("128x128"), HasSubstr("fits"), HasSubstr("\nusable\n"), Not(HasSubstr("\x1b"))));
+  const Json json = Describe({kTiny}, kUsable);
+  EXPECT_EQ(json["variant"], "qwen-image");
+  EXPECT_EQ(json["parts"][0]["formats"], Json({{"BF16", json["parts"][0]["bytes"]}}));
+  EXPECT_GT(json["pictures"][0]["seconds_per_step"].get<double>(), 0);
+  EXPECT_TRUE(json["pictures"][0]["fits"].get<bool>());
+  EXPECT_EQ(Doctor({}).exit_code, kUsable);  // without a path it is the embedded model
+}
+
+TEST_F(DoctorCli, SaysWhatIsMissingAndItsUsualName) {
+  const ModelCopy model(folder_.path() / "model");
+  fs::remove_all(model.path() / "vae");
+  fs::remove_all(model.path() / "tokenizer");
+  const Json json = Describe({model.path()}, kNotUsable);
+  EXPECT_THAT(
+      Findings(json),
+      AllOf(HasSubstr(
+                "broken vae: is missing; it is usually vae/diffusion_pytorch_model.safetensors, or name it "
+                "with --vae"),
+            HasSubstr("broken tokenizer: is missing; it is usually tokenizer/tokenizer.json")));
+  EXPECT_THAT(Doctor({model.path()}).out, HasSubstr("not usable as it is\n"));
+  // The other parts are still looked at.
+  EXPECT_THAT(Doctor({model.path()}).out, HasSubstr("4 blocks, 4 heads of 32"));
+  EXPECT_EQ(Doctor({model.path(), "--vae", kTiny + "/vae", "--tokenizer", kTiny + "/tokenizer"}).exit_code,
+            kUsable);
+}
+
+TEST_F(DoctorCli, SaysWhatIsWrongWithEachPart) {
+  const ModelCopy model(folder_.path() / "model");
+  model.EditTensors("transformer/diffusion_pytorch_model.safetensors",
+                    [](ModelCopy::StoredTensors& tensors) { tensors.erase("img_in.bias"); });
+  model.Write("tokenizer/tokenizer.json", "{");
+  const Json json = Describe({model.path()}, kNotUsable);
+  EXPECT_THAT(Findings(json), AllOf(HasSubstr("img_in.bias is missing, expected with shape [128]"),
+                                    HasSubstr("broken tokenizer: "), HasSubstr("not valid JSON")));
+}
+
+TEST_F(DoctorCli, TellsVariants) {
+  const ModelCopy model(folder_.path() / "model");
+  model.Edit("model_index.json", "QwenImagePipeline", "QwenImageEditPlusPipeline");
+  EXPECT_EQ(Describe({model.path()}, kUsable)["variant"], "edit-2509");
+  const Json lost = Describe({model.path(), "--variant", "edit-2511"}, kUsable);
+  EXPECT_EQ(lost["variant"], "edit-2511");
+  EXPECT_THAT(Findings(lost), HasSubstr("warning variant: Edit-2511 without its marker"));
+  model.Edit("transformer/config.json", "\"zero_cond_t\": false", "\"zero_cond_t\": true");
+  const Json marked = Describe({model.path()}, kUsable);
+  EXPECT_EQ(marked["variant"], "edit-2511");
+  EXPECT_THAT(Findings(marked), Not(HasSubstr("without its marker")));
+  EXPECT_THAT(Findings(Describe({model.path(), "--variant", "edit"}, kNotUsable)), HasSubstr("contradicts"));
+}
+
+TEST_F(DoctorCli, CannotTellTheVariantOfASingleFile) {
+  const Json json = Describe(
+      {"--model", kTiny, "--transformer", kTiny + "/transformer/diffusion_pytorch_model.safetensors"},
+      kUsable);
+  EXPECT_EQ(json["variant"], nullptr);
+  EXPECT_THAT(Findings(json), HasSubstr("note variant: cannot tell"));
+}
+
+TEST_F(DoctorCli, KnowsAFileForWhatItIs) {
+  const Json transformer = Describe({kFormats / "transformer_q8_0.gguf"}, kNotUsable);
+  EXPECT_THAT(Findings(transformer),
+              AllOf(HasSubstr("text_encoder: is missing"), HasSubstr("vae: is missing")));
+  EXPECT_THAT(Findings(Describe({kSource / "tests/goldens/loras/peft.safetensors"}, kNotUsable)),
+              HasSubstr("a LoRA; add it to a model with --lora"));
+  EXPECT_THAT(Findings(Describe({"absent"}, kNotUsable)), HasSubstr("there is no model absent"));
+}
+
+TEST_F(DoctorCli, WarnsOfPlainFp8UnderALightningSchedule) {
+  const ModelCopy model(folder_.path() / "model");
+  model.EditTensors("transformer/diffusion_pytorch_model.safetensors", [](ModelCopy::StoredTensors& tensors) {
+    ModelCopy::StoredTensor& weight = tensors["transformer_blocks.0.attn.to_q.weight"];
+    weight.dtype = "F8_E4M3";
+    weight.bytes.resize(weight.bytes.size() / 2, '\x30');
+  });
+  EXPECT_THAT(Findings(Describe({model.path()}, kUsable)), HasSubstr("note transformer: fp8 without scales"));
+  model.Write("scheduler/scheduler_config.json",
+              R"({"use_dynamic_shifting": true, "base_shift": 1.0986, "max_shift": 1.0986})");
+  EXPECT_THAT(Findings(Describe({model.path()}, kUsable)),
+              AllOf(HasSubstr("warning transformer: fp8 without scales under a Lightning schedule"),
+                    HasSubstr("note guidance: a distilled schedule")));
+}
+
+TEST_F(DoctorCli, TellsWhatALoraChanges) {
+  const fs::path loras = kSource / "tests/goldens/loras";
+  fs::copy_file(loras / "lightning.safetensors", folder_.path() / "Lightning-4steps.safetensors");
+  const Json json = Describe(
+      {kTiny, "--lora", (loras / "peft.safetensors:0.5").string(), "--lora", "Lightning-4steps.safetensors"},
+      kUsable);
+  EXPECT_THAT(Findings(json), AllOf(HasSubstr("good lora: peft.safetensors × 0.5: 20 of 20 layers, rank 2\n"),
+                                    HasSubstr("a distilled schedule (Lightning): 4 steps and cfg 1")));
+  EXPECT_THAT(Findings(Describe({kTiny, "--lora", loras / "refused_shape.safetensors"}, kNotUsable)),
+              HasSubstr("broken lora: "));
+}
+
+TEST_F(DoctorCli, WrongUsage) {
+  EXPECT_EQ(Doctor({kTiny, "--model", kTiny}).exit_code, kUsage);
+  EXPECT_EQ(Doctor({kTiny, "--variant", "flux"}).exit_code, kUsage);
+  EXPECT_EQ(Doctor({kTiny, "--frobnicate"}).exit_code, kUsage);
+}
+
+}  // namespace
+}  // namespace qwen_image
