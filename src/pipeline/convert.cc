@@ -173,6 +173,7 @@ class Conversion {
       result_.tensors.push_back(Converted(plan.component, tensor, error));
       note.push_back(ConvertedTensorJson(result_.tensors.back()));
     }
+    store.ThrowIfDamaged();
     writer.Finish();
     folder_.NoteFinished(file, note);
   }

@@ -86,7 +86,7 @@ Tensor PredictNoise(const Pipeline::Impl& model, const Run& run, const Tensor& l
                                           run.PassFor(Which::kNegative), step_tap(".neg"));
     ApplyTrueCfg(negative, static_cast<float>(run.settings.cfg), velocity);
   }
-  model.transformer.store().ThrowIfDamaged();
+  model.transformer.ThrowIfDamaged();
   return velocity;
 }
 

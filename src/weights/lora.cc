@@ -178,4 +178,8 @@ void LoraSet::ReleasePages() const {
   for (const Lora& lora : loras_) lora.contents.file->file().ReleasePages();
 }
 
+void LoraSet::ThrowIfDamaged() const {
+  for (const Lora& lora : loras_) lora.contents.file->file().ThrowIfDamaged();
+}
+
 }  // namespace qwen_image

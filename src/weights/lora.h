@@ -51,6 +51,7 @@ class LoraSet {
 
   int64_t total_bytes() const;  // of all mapped files
   void ReleasePages() const;    // see MappedFile
+  void ThrowIfDamaged() const;  // see WeightStore
 
  private:
   struct Lora {
