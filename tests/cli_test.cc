@@ -778,7 +778,28 @@ TEST_F(Cli, RefusesToWriteAPictureOfNan) {
   model.EditTensors("vae/diffusion_pytorch_model.safetensors", [](ModelCopy::StoredTensors& tensors) {
     for (char& byte : tensors.at("decoder.conv_out.bias").bytes) byte = '\xff';
   });
-  ExpectRefused(Arguments{"generate", "x", "-q", "-m", model.path().string()} + kQuick, kBadInput, "NaN");
+  ExpectRefused(
+      Arguments{"generate", "x", "-q", "-m", model.path().string()} + kQuick, kBadInput,
+      "vae/diffusion_pytorch_model.safetensors: tensor \"decoder.conv_out.bias\" holds NaN or infinity");
+}
+
+TEST_F(Cli, WeightsTruncatedWhileInUseAreAnError) {
+  const TempFolder folder;
+  const ModelCopy model(folder.path() / "model");
+  const char* file = "transformer/diffusion_pytorch_model.safetensors";
+  const auto size = static_cast<int64_t>(fs::file_size(model.path() / file));
+  model.Truncate(file, size);  // a copy of its own
+  RunningProgram program(
+      {"generate", "x", "--steps", "1000", "--size", "512x512", "-o", "out.png", "-m", model.path().string()},
+      {.folder = folder_.path()});
+  ASSERT_TRUE(program.WaitForError("step 0/1000"));
+  fs::resize_file(model.path() / file, 100'000);
+  const RunResult result = program.Finish();
+  EXPECT_EQ(result.exit_code, kBadInput) << result.err;
+  EXPECT_THAT(Lines(result.err).back(),
+              AllOf(HasSubstr(file), EndsWith("was changed or truncated while it was in use")));
+  EXPECT_EQ(result.out, "");
+  EXPECT_THAT(Files(), IsEmpty());
 }
 
 // Memory.
