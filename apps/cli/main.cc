@@ -13,6 +13,7 @@
 #include "core/cancel.h"
 #include "core/fail.h"
 #include "doctor_command.h"
+#include "files/mmap_guard.h"
 #include "files/text.h"
 #include "generate_command.h"
 #include "inspect_command.h"
@@ -151,8 +152,9 @@ int main(int argc, char** argv) {
   qwen_image::OpenStandardStreams();
   std::signal(SIGINT, qwen_image::OnInterrupt);
   std::signal(SIGTERM, qwen_image::OnInterrupt);
-  std::signal(SIGPIPE, SIG_IGN);  // a closed stdout must not lose the picture
-  std::signal(SIGXFSZ, SIG_IGN);  // a file that may not grow is an error as others are
+  std::signal(SIGPIPE, SIG_IGN);         // a closed stdout must not lose the picture
+  std::signal(SIGXFSZ, SIG_IGN);         // a file that may not grow is an error as others are
+  qwen_image::InstallTruncationGuard();  // and so is a model that shrinks while it is in use
   try {
     return qwen_image::Main(argc, argv);
   } catch (const qwen_image::Error& error) {

@@ -282,6 +282,7 @@ RgbImage ReadPng(const std::filesystem::path& path) {
   for (size_t i = 0; i < rgba.size() / 4; ++i) {
     for (size_t c = 0; c < 3; ++c) image.pixels[i * 3 + c] = OnWhite(rgba[i * 4 + c], rgba[i * 4 + 3]);
   }
+  file.ThrowIfDamaged();
   return image;
 }
 
@@ -310,6 +311,7 @@ std::map<std::string, std::string> ReadPngText(const std::filesystem::path& path
     if (!international || !IsUtf8(text)) text = FromLatin1(text);
     texts.emplace(FromLatin1(chunk.key), std::move(text));
   }
+  file.ThrowIfDamaged();
   return texts;
 }
 
