@@ -188,15 +188,14 @@ class Conversion {
   ConversionResult result_;
 };
 
-int64_t BytesToWrite(const Plan& plan, const fs::path& target) {
+// All but what an earlier run has written to `model`.
+int64_t BytesToWrite(const Plan& plan, const fs::path& model) {
   int64_t total = 0;
   for (const ComponentPlan& component : plan.components) {
     for (const ShardPlan& shard : component.shards) total += shard.file_bytes();
   }
-  // What an earlier run has written is there already.
   std::error_code error;
-  for (fs::recursive_directory_iterator it(target.string() + ".partial", error); !error && it != fs::end(it);
-       it.increment(error)) {
+  for (fs::recursive_directory_iterator it(model, error); !error && it != fs::end(it); it.increment(error)) {
     std::error_code ignored;
     if (it->is_regular_file(ignored)) total -= static_cast<int64_t>(it->file_size(ignored));
   }
@@ -216,11 +215,10 @@ ConversionResult ConvertModel(const ModelFiles& source, const fs::path& target, 
   const Plan plan = MakePlan(parts, options);
   const Variant variant = RecognizeVariant(parts, plan.zero_cond_t, source.variant);
   CheckNotItself(plan, folder_path);
-  const fs::path parent = folder_path.has_parent_path() ? folder_path.parent_path() : fs::path(".");
-  CheckDiskSpace(parent, BytesToWrite(plan, folder_path));
 
   WorkingFolder folder(folder_path, Fingerprint(plan), options.overwrite);
   folder.RemoveUnfinished();
+  CheckDiskSpace(folder.model(), BytesToWrite(plan, folder.model()));
   ThreadPool pool(options.threads > 0 ? options.threads : DefaultThreadCount());
   ConversionResult result = Conversion(parts, plan, folder, pool, cancel, on_progress).Run();
   if (options.only.empty()) CopyOtherFiles(parts, variant, folder.model());

@@ -3,6 +3,7 @@
 #include <sys/stat.h>
 
 #include "core/fail.h"
+#include "files/folder.h"
 #include "files/mmap.h"
 #include "files/output_file.h"
 #include "pipeline/config_files.h"
@@ -13,11 +14,6 @@ namespace qwen_image {
 namespace {
 
 namespace fs = std::filesystem;
-
-bool IsFolder(const fs::path& path) {
-  std::error_code error;
-  return fs::is_directory(path, error);
-}
 
 bool IsFile(const fs::path& path) {
   std::error_code error;

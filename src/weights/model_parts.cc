@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "core/fail.h"
+#include "files/folder.h"
 #include "files/json.h"
 #include "files/text.h"
 #include "weights/recognize.h"
@@ -20,16 +21,6 @@ namespace fs = std::filesystem;
 constexpr std::array<std::string_view, 6> kSupportedClasses = {
     "QwenImagePipeline",     "QwenImageImg2ImgPipeline",  "QwenImageInpaintPipeline",
     "QwenImageEditPipeline", "QwenImageEditPlusPipeline", "QwenImageEditInpaintPipeline"};
-
-bool Exists(const fs::path& path) {
-  std::error_code error;
-  return fs::exists(path, error);
-}
-
-bool IsFolder(const fs::path& path) {
-  std::error_code error;
-  return fs::is_directory(path, error);
-}
 
 // `path` without a slash at its end, which would make its last component empty.
 fs::path WithoutSlash(const fs::path& path) {

@@ -44,9 +44,17 @@ def quantization_of(config, layer):
     return {"bits": chosen["bits"], "group_size": chosen["group_size"]}
 
 
+def nested(name):
+    """A text encoder's names have the language model's level, or lack it."""
+    if name.startswith("visual."):
+        return f"model.{name}"
+    inside = name.startswith(("model.language_model.", "model.visual.")) or not name.startswith("model.")
+    return name if inside else name.replace("model.", "model.language_model.", 1)
+
+
 def check_component(component, source, quantized, plain):
     file = COMPONENTS[component]
-    original = mx.load(str(source / component / file))
+    original = {nested(name): array for name, array in mx.load(str(source / component / file)).items()}
     packed = mx.load(str(quantized / component / file))
     values = mx.load(str(plain / component / file))
     config = json.loads((quantized / component / "config.json").read_text())

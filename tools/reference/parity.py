@@ -9,6 +9,7 @@
 import argparse
 import hashlib
 import json
+import subprocess
 import sys
 from pathlib import Path
 
@@ -125,6 +126,8 @@ def check_precisions(engine, work, case, model, row):
 def check_foreign(args):
     if not mflux_check.check(Path(args.work).resolve() / "mflux", Path(args.engine).resolve()):
         raise SystemExit(1)
+    mlx = [sys.executable, ROOT / "tools" / "formats" / "mlx_load_check.py", "--engine", args.engine, "--work", Path(args.work) / "mlx"]
+    subprocess.run(mlx, check=True)
 
 
 def list_cases(_args):
@@ -142,7 +145,7 @@ def main():
     command.add_argument("--case", action="append", default=[], help="only this case (may be repeated)")
     command.add_argument("--update-goldens", action="store_true", help="first write tests/goldens anew")
     command.set_defaults(run=run_cases)
-    command = commands.add_parser("foreign", help="compare mflux with the official pipeline (needs mflux and mlx)")
+    command = commands.add_parser("foreign", help="compare mflux with the official pipeline, and quantized weights with MLX (needs mflux and mlx)")
     command.add_argument("--engine", required=True, help="the qwen-image program")
     command.add_argument("--work", required=True, help="folder for the random model and the runs")
     command.set_defaults(run=check_foreign)

@@ -11,6 +11,7 @@ The values have the spread of trained weights, but they repeat: one block of ran
 
 import argparse
 import json
+import zlib
 from pathlib import Path
 
 import numpy as np
@@ -159,7 +160,10 @@ def split(tensors, limit):
     return shards
 
 
-def write_repeated(file, block, size):
+def write_repeated(file, block, size, name):
+    """Every layer starts elsewhere in the block, so that no two are equal; its scales and biases at the same place."""
+    start = 64 * (zlib.crc32(name.rpartition(".")[0].encode()) % (len(block) // 64))
+    size -= file.write(block[start : start + size])
     while size > 0:
         size -= file.write(block[:size] if size < len(block) else block)
 
@@ -175,11 +179,11 @@ def write_shard(path, tensors, values, sparse):
         file.write(len(text).to_bytes(8, "little") + text)
         for name, dtype, shape, size in tensors:
             if dtype == "U32":
-                write_repeated(file, values.q4, size)
+                write_repeated(file, values.q4, size, name)
             elif sparse and len(shape) > 1:
                 file.seek(size, 1)
             else:
-                write_repeated(file, values.of(name), size)
+                write_repeated(file, values.of(name), size, name)
         file.truncate(8 + len(text) + offset)
 
 

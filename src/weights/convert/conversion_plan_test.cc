@@ -49,9 +49,9 @@ TEST(ConversionPlan, FourBitsWhereItDoesNotHurt) {
     EXPECT_EQ(To(plan, block + name + ".weight"), "4-bit g64") << name;
     EXPECT_EQ(To(plan, block + name + ".bias"), "BF16") << name;
   }
-  for (const std::string name : {block + "img_mod.1", block + "txt_mod.1", std::string("norm_out.linear"),
-                                 std::string("img_in"), std::string("txt_in"), std::string("proj_out"),
-                                 std::string("time_text_embed.timestep_embedder.linear_2")}) {
+  for (const std::string& name : {block + "img_mod.1", block + "txt_mod.1", std::string("norm_out.linear"),
+                                  std::string("img_in"), std::string("txt_in"), std::string("proj_out"),
+                                  std::string("time_text_embed.timestep_embedder.linear_2")}) {
     EXPECT_EQ(To(plan, name + ".weight"), "8-bit g64") << name;
   }
   for (const char* name : {"attn.norm_q", "attn.norm_k", "attn.norm_added_q", "attn.norm_added_k"}) {
@@ -136,9 +136,9 @@ TEST_F(OddModel, RulesThatCannotBeMeant) {
 
 TEST_F(OddModel, ShardsHoldWholeTensors) {
   const ComponentPlan plan = Plan("q4", 32, {}, 300);
-  ASSERT_EQ(plan.shards.size(), 4u);
+  ASSERT_EQ(plan.shards.size(), 5u);
   EXPECT_EQ(plan.IndexName(), "diffusion_pytorch_model.safetensors.index.json");
-  EXPECT_EQ(plan.shards[1].file, "diffusion_pytorch_model-00002-of-00004.safetensors");
+  EXPECT_EQ(plan.shards[1].file, "diffusion_pytorch_model-00002-of-00005.safetensors");
   const Json index = plan.Index();
   EXPECT_EQ(index.at("weight_map").at("d.weight"), index.at("weight_map").at("d.scales"));
   EXPECT_EQ(index.at("weight_map").at("d.weight"), index.at("weight_map").at("d.biases"));

@@ -165,7 +165,7 @@ void CheckDiskSpace(const fs::path& folder, int64_t bytes) {
   if (statvfs(folder.c_str(), &status) != 0) return;  // the first write will say more
   const double available = static_cast<double>(status.f_bavail) * static_cast<double>(status.f_frsize);
   if (available >= static_cast<double>(bytes)) return;
-  Fail(ErrorKind::kCannotWrite, "cannot write {}: {:.1f} GB are needed, but the disk has only {:.1f} GB left",
+  Fail(ErrorKind::kCannotWrite, "cannot write {}: {:.4g} GB are needed, but the disk has only {:.4g} GB left",
        folder.string(), static_cast<double>(bytes) / 1e9, available / 1e9);
 }
 
