@@ -115,6 +115,12 @@ TEST_F(OddModel, RowsThatTheGroupDoesNotDivide) {
             Json({{"bits", 4}, {"group_size", 128}, {"a", {{"bits", 4}, {"group_size", 32}}}}));
 }
 
+TEST_F(OddModel, NothingOfAVaeIsQuantized) {
+  const ComponentPlan plan = PlanOf(folder_.path(), Component::kVae, "q4");
+  EXPECT_EQ(To(plan, "d.weight"), "F32");
+  EXPECT_EQ(To(plan, "c.weight"), "F16");
+}
+
 TEST_F(OddModel, TheLastRuleThatFitsCounts) {
   const ComponentPlan plan = Plan("q8", 32, {"*=q4", "c.*=keep", "transformer/d.*=f16", "*norm*=bf16"});
   EXPECT_EQ(To(plan, "a.weight"), "4-bit g32");
