@@ -11,7 +11,6 @@ The values have the spread of trained weights, but they repeat: one block of ran
 
 import argparse
 import json
-import zlib
 from pathlib import Path
 
 import numpy as np
@@ -160,15 +159,15 @@ def split(tensors, limit):
     return shards
 
 
-def write_repeated(file, block, size, name):
+def write_repeated(file, block, size, layer):
     """Every layer starts elsewhere in the block, so that no two are equal; its scales and biases at the same place."""
-    start = 64 * (zlib.crc32(name.rpartition(".")[0].encode()) % (len(block) // 64))
+    start = 64 * (977 * layer % (len(block) // 64))
     size -= file.write(block[start : start + size])
     while size > 0:
         size -= file.write(block[:size] if size < len(block) else block)
 
 
-def write_shard(path, tensors, values, sparse):
+def write_shard(path, tensors, values, sparse, layers):
     header, offset = {"__metadata__": {"format": "mlx"}}, 0
     for name, dtype, shape, size in tensors:
         header[name] = {"dtype": dtype, "shape": shape, "data_offsets": [offset, offset + size]}
@@ -178,12 +177,13 @@ def write_shard(path, tensors, values, sparse):
     with open(path, "wb") as file:
         file.write(len(text).to_bytes(8, "little") + text)
         for name, dtype, shape, size in tensors:
+            layer = layers.setdefault(name.rpartition(".")[0], len(layers))
             if dtype == "U32":
-                write_repeated(file, values.q4, size, name)
+                write_repeated(file, values.q4, size, layer)
             elif sparse and len(shape) > 1:
                 file.seek(size, 1)
             else:
-                write_repeated(file, values.of(name), size, name)
+                write_repeated(file, values.of(name), size, layer)
         file.truncate(8 + len(text) + offset)
 
 
@@ -193,10 +193,10 @@ def write_component(folder, stem, tensors, config, args, quantized):
         config = config | {"quantization": {"group_size": GROUP_SIZE, "bits": 4}}
     (folder / "config.json").write_text(json.dumps(config, indent=2) + "\n")
     shards = split(stored(tensors, quantized), args.shard_bytes)
-    values, weight_map = Values(), {}
+    values, weight_map, layers = Values(), {}, {}
     for i, shard in enumerate(shards):
         name = f"{stem}.safetensors" if len(shards) == 1 else f"{stem}-{i + 1:05}-of-{len(shards):05}.safetensors"
-        write_shard(folder / name, shard, values, args.sparse)
+        write_shard(folder / name, shard, values, args.sparse, layers)
         weight_map |= {tensor[0]: name for tensor in shard}
     if len(shards) > 1:
         total = sum(tensor[3] for shard in shards for tensor in shard)
