@@ -111,16 +111,18 @@ Json BoundComponent::ConfigJson(const ComponentPlan& plan) const {
   return config;
 }
 
+Json FileJson(const fs::path& path) {
+  struct stat status = {};
+  stat(path.c_str(), &status);
+  std::error_code error;
+  return {{"path", fs::absolute(path, error).lexically_normal().string()},
+          {"bytes", status.st_size},
+          {"changed", {status.st_mtim.tv_sec, status.st_mtim.tv_nsec}}};
+}
+
 Json FilesJson(const WeightStore& store) {
   Json list = Json::array();
-  for (const auto& file : store.files()) {
-    struct stat status = {};
-    stat(file->path().c_str(), &status);
-    std::error_code error;
-    list.push_back({{"path", fs::absolute(file->path(), error).lexically_normal().string()},
-                    {"bytes", status.st_size},
-                    {"changed", {status.st_mtim.tv_sec, status.st_mtim.tv_nsec}}});
-  }
+  for (const auto& file : store.files()) list.push_back(FileJson(file->path()));
   return list;
 }
 

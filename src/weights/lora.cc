@@ -149,6 +149,11 @@ void LoraSet::Finish() {
   if (!message.empty()) throw Error(ErrorKind::kBadInput, message);
 }
 
+bool LoraSet::Changes(const std::string& module) const {
+  const auto found = updates_.find(module);
+  return found != updates_.end() && !found->second.empty();
+}
+
 void LoraSet::AddTo(const std::string& module, int64_t first_row, int64_t rows, float* values) const {
   const auto found = updates_.find(module);
   if (found == updates_.end()) return;
