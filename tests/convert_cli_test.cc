@@ -216,7 +216,7 @@ TEST_F(ConvertCli, ADiskThatFillsUpIsNoReasonToStartAgain) {
   EXPECT_FALSE(fs::exists(Path("out")));
   const RunResult result = Convert(parts);
   EXPECT_EQ(result.exit_code, 0) << result.err;
-  EXPECT_THAT(result.out, HasSubstr(" files were there from an earlier run\n"));
+  EXPECT_THAT(result.out, HasSubstr(" of the files from an earlier run\n"));
   EXPECT_EQ(FilesIn(Path("out")), FilesIn(Path("whole")));
   EXPECT_FALSE(fs::exists(Path("out.partial")));
 }

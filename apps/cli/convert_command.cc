@@ -143,10 +143,9 @@ void PrintResult(const ConvertCommandOptions& o, const ConversionResult& result,
     for (const std::string& note : result.notes) Print(stdout, "note: {}\n", note);
   }
   const std::vector<std::string> figures = Figures(total.bytes, total.error);
-  Print(
-      stdout, "{}: {} in {} {} ({} bits a weight), {} tensors, {}{}\n", o.output.string(), figures[0],
-      result.files, result.files == 1 ? "file" : "files", figures[1], total.tensors, HumanSeconds(seconds),
-      result.continued > 0 ? fmt::format("; {} files were there from an earlier run", result.continued) : "");
+  Print(stdout, "{}: {} in {} {} ({} bits a weight), {} tensors, {}{}\n", o.output.string(), figures[0],
+        result.files, result.files == 1 ? "file" : "files", figures[1], total.tensors, HumanSeconds(seconds),
+        result.continued > 0 ? fmt::format("; {} of the files from an earlier run", result.continued) : "");
 }
 
 }  // namespace
@@ -199,9 +198,11 @@ int RunConvert(const ConvertCommandOptions& o, const CancelFlag& cancel) {
     result = ConvertModel(SourceOf(o), o.output, options, cancel,
                           [&](const ConvertProgress& progress) { bar.Update(progress); });
   } catch (const Error& error) {
-    if (error.kind() != ErrorKind::kInterrupted) throw;
+    const std::filesystem::path partial = o.output.string() + ".partial";
+    std::error_code ignored;
+    if (error.kind() != ErrorKind::kInterrupted || !std::filesystem::exists(partial, ignored)) throw;
     Fail(ErrorKind::kInterrupted, "interrupted; the same command continues from the last finished file in {}",
-         o.output.string() + ".partial");
+         partial.string());
   }
   PrintResult(o, result, std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
   return 0;
