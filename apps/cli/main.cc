@@ -114,7 +114,9 @@ int Main(int argc, char** argv) {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
     if (error.get_exit_code() == 0) return app.exit(error);  // --help, --version
-    Print(stderr, "qwen-image: {} (see qwen-image --help)\n", Printable(ParseErrorText(app, error), 1000));
+    const auto commands = app.get_subcommands();
+    Print(stderr, "qwen-image: {} (see qwen-image {}--help)\n", Printable(ParseErrorText(app, error), 1000),
+          commands.empty() ? "" : commands[0]->get_name() + " ");
     return ExitCode(ErrorKind::kUsage);
   }
   if (!debug.list_checkpoints && app.get_subcommands().empty())

@@ -120,19 +120,27 @@ Json Fingerprint(const Plan& plan) {
   return {{"format", kPlanFormat}, {"sources", plan.sources}, {"components", std::move(components)}};
 }
 
+bool IsInside(const fs::path& path, const fs::path& folder) {
+  return std::mismatch(folder.begin(), folder.end(), path.begin(), path.end()).first == folder.end();
+}
+
 // With --overwrite the target disappears at the end; a source in it would be lost, and be read while it goes.
-void CheckNotItself(const Plan& plan, const fs::path& target) {
+// A target in the source would become a part of that model.
+void CheckNotItself(const Plan& plan, const fs::path& root, const fs::path& target) {
   std::error_code error;
   const fs::path folder = fs::weakly_canonical(target, error);
   for (const Json& files : plan.sources) {
     for (const Json& file : files) {
       const fs::path path = fs::weakly_canonical(file.at("path").get<std::string>(), error);
-      const auto [in_folder, in_path] = std::mismatch(folder.begin(), folder.end(), path.begin(), path.end());
-      if (in_folder == folder.end()) {
+      if (IsInside(path, folder)) {
         Fail(ErrorKind::kUsage, "the source {} is in the folder to be written, {}; choose another folder",
              path.string(), folder.string());
       }
     }
+  }
+  if (fs::is_directory(root, error) && IsInside(folder, fs::weakly_canonical(root, error))) {
+    Fail(ErrorKind::kUsage, "the folder to be written, {}, is in the source {}; choose another folder",
+         folder.string(), root.string());
   }
 }
 
@@ -249,7 +257,7 @@ ConversionResult ConvertModel(const ModelFiles& source, const fs::path& target, 
   LoraSet loras(source.loras);
   const Plan plan = MakePlan(parts, options, source.loras, loras);
   const Variant variant = RecognizeVariant(parts, plan.zero_cond_t, source.variant);
-  CheckNotItself(plan, folder_path);
+  CheckNotItself(plan, parts.root, folder_path);
 
   WorkingFolder folder(folder_path, Fingerprint(plan), options.overwrite);
   folder.RemoveUnfinished();

@@ -134,6 +134,17 @@ void TakeSingleFile(const fs::path& file, ModelParts& parts) {
   }
 }
 
+// A file that somebody named as a part and that has nothing of one is told for what it is.
+void CheckNamedFile(const fs::path& path, Component component) {
+  std::error_code error;
+  if (path.empty() || !fs::is_regular_file(path, error)) return;
+  const auto file = OpenWeightFile(path);
+  const RecognizedFile found = Recognize(*file);
+  if (found.known() || HasNamesOf(*file, component)) return;
+  Fail(ErrorKind::kBadInput, "{}: the {} is expected here, but this is {}", path.string(), NameOf(component),
+       found.what);
+}
+
 // Tokenizer and scheduler often lie beside a component that was named alone.
 void FindBeside(const fs::path& part, ModelParts& parts) {
   if (part.empty() || !IsFolder(part)) return;
@@ -179,6 +190,9 @@ ModelParts LocateModelParts(const ModelFiles& files) {
                    .text_encoder = files.text_encoder,
                    .vae = files.vae,
                    .tokenizer = files.tokenizer};
+  CheckNamedFile(files.transformer, Component::kTransformer);
+  CheckNamedFile(files.text_encoder, Component::kTextEncoder);
+  CheckNamedFile(files.vae, Component::kVae);
   parts.root = WithoutSlash(files.model);
   const bool named_parts = !files.transformer.empty() || !files.text_encoder.empty() || !files.vae.empty();
   if (!files.model.empty() || !named_parts) {
