@@ -29,12 +29,16 @@ class MemoryFile {
   int fd_;
 };
 
-// A folder that is there as long as the program runs. Writing a file again is much quicker than making a
-// folder for every input.
+// A folder that is there as long as the program runs, in memory if possible. Writing a file again is much
+// quicker than making a folder for every input.
 class ScratchFolder {
  public:
   ScratchFolder() {
-    std::string name = (std::filesystem::temp_directory_path() / "qwen_image_fuzz_XXXXXX").string();
+    const std::filesystem::path memory = "/dev/shm";
+    std::error_code error;
+    std::string name =
+        (std::filesystem::is_directory(memory, error) ? memory : std::filesystem::temp_directory_path()) /
+        "qwen_image_fuzz_XXXXXX";
     if (!mkdtemp(name.data())) std::abort();
     path_ = name;
   }
