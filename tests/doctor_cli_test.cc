@@ -100,7 +100,8 @@ TEST_F(DoctorCli, TellsVariants) {
   const Json marked = Describe({model.path()}, kUsable);
   EXPECT_EQ(marked["variant"], "edit-2511");
   EXPECT_THAT(Findings(marked), Not(HasSubstr("without its marker")));
-  EXPECT_THAT(Findings(Describe({model.path(), "--variant", "edit"}, kNotUsable)), HasSubstr("contradicts"));
+  EXPECT_THAT(Findings(Describe({model.path(), "--variant", "edit"}, kNotUsable)),
+              AllOf(HasSubstr("contradicts"), Not(HasSubstr("cannot tell"))));
 }
 
 TEST_F(DoctorCli, CannotTellTheVariantOfASingleFile) {
@@ -118,6 +119,8 @@ TEST_F(DoctorCli, KnowsAFileForWhatItIs) {
   EXPECT_THAT(Findings(Describe({kSource / "tests/goldens/loras/peft.safetensors"}, kNotUsable)),
               HasSubstr("a LoRA; add it to a model with --lora"));
   EXPECT_THAT(Findings(Describe({"absent"}, kNotUsable)), HasSubstr("there is no model absent"));
+  const Json not_pulled = Describe({"owner/name"}, kNotUsable);
+  EXPECT_THAT(Findings(not_pulled), HasSubstr("qwen-image pull owner/name"));
 }
 
 TEST_F(DoctorCli, WarnsOfPlainFp8UnderALightningSchedule) {
@@ -145,6 +148,17 @@ TEST_F(DoctorCli, TellsWhatALoraChanges) {
                                     HasSubstr("a distilled schedule (Lightning): 4 steps and cfg 1")));
   EXPECT_THAT(Findings(Describe({kTiny, "--lora", loras / "refused_shape.safetensors"}, kNotUsable)),
               HasSubstr("broken lora: "));
+}
+
+TEST_F(DoctorCli, CountsTheParametersOfPackedTensors) {
+  ASSERT_EQ(
+      RunProgram({"convert", kTiny, "-o", "q4", "--to", "q4", "-q"}, {.folder = folder_.path()}).exit_code,
+      0);
+  const Json plain = Describe({kTiny}, kUsable), packed = Describe({"q4"}, kUsable);
+  for (size_t part = 0; part < 3; ++part) {
+    EXPECT_EQ(packed["parts"][part]["parameters"], plain["parts"][part]["parameters"]);
+    EXPECT_FALSE(packed["parts"][part]["formats"].contains("packed"));
+  }
 }
 
 TEST_F(DoctorCli, WrongUsage) {

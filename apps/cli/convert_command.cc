@@ -6,6 +6,7 @@
 
 #include "core/fail.h"
 #include "model_options.h"
+#include "options.h"
 #include "pipeline/convert.h"
 #include "print.h"
 #include "progress.h"
@@ -178,6 +179,7 @@ void AddConvertOptions(CLI::App& command, ConvertCommandOptions& o) {
   command.add_flag("--json", o.json, "Print one JSON object: every tensor's type, size and error");
   command.add_flag("-q,--quiet", o.quiet, "Print the last line only, no tables and no progress");
   AddModelOptions(command, o.files);
+  RefuseEmptyValues(command, {});
   command.footer(
       "Examples:\n"
       "  qwen-image convert models/tiny -o tiny-q4 --to q4                    4 bits, 8 where it matters\n"
@@ -186,7 +188,9 @@ void AddConvertOptions(CLI::App& command, ConvertCommandOptions& o) {
       "  qwen-image convert models/tiny -o x --to q4 --group-size 32 --rule '*_mod.1.weight=keep'\n\n"
       "Quantized are matrices of the transformer and the text encoder; norms, biases and the VAE are kept "
       "as\n"
-      "they are. An interrupted conversion is continued by the same command.");
+      "they are. An interrupted conversion is continued by the same command.\n\n"
+      "Exit codes: 0 written, 2 wrong usage, 3 the source is broken or not whole, 5 cannot write, 130 "
+      "interrupted.");
 }
 
 int RunConvert(const ConvertCommandOptions& o, const CancelFlag& cancel) {

@@ -165,9 +165,14 @@ int RunDoctor(const DoctorOptions& o, const CancelFlag& cancel) {
     if (!files.model.empty()) Fail(ErrorKind::kUsage, "give the model once: as the path, or with --model");
     files.model = o.path;
   }
-  files = FindModel(files);
   ThreadPool pool(o.threads > 0 ? o.threads : DefaultThreadCount());
-  const Diagnosis found = Diagnose(files, pool, cancel);
+  Diagnosis found;
+  try {
+    found = Diagnose(FindModel(files), pool, cancel);
+  } catch (const Error& error) {  // not in the cache
+    if (error.kind() != ErrorKind::kBadInput) throw;
+    found = {.what = "no model was found", .findings = {{Health::kBroken, "model", error.message()}}};
+  }
   Print(stdout, "{}",
         o.json ? DiagnosisJson(found).dump(1, ' ', false, Json::error_handler_t::replace) + "\n"
                : DiagnosisText(found, TextStyle::ForStandardOutput()));

@@ -13,6 +13,7 @@
 #include "core/cancel.h"
 #include "core/fail.h"
 #include "doctor_command.h"
+#include "files/mmap_guard.h"
 #include "files/text.h"
 #include "generate_command.h"
 #include "inspect_command.h"
@@ -113,7 +114,9 @@ int Main(int argc, char** argv) {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
     if (error.get_exit_code() == 0) return app.exit(error);  // --help, --version
-    Print(stderr, "qwen-image: {} (see qwen-image --help)\n", Printable(ParseErrorText(app, error), 1000));
+    const auto commands = app.get_subcommands();
+    Print(stderr, "qwen-image: {} (see qwen-image {}--help)\n", Printable(ParseErrorText(app, error), 1000),
+          commands.empty() ? "" : commands[0]->get_name() + " ");
     return ExitCode(ErrorKind::kUsage);
   }
   if (!debug.list_checkpoints && app.get_subcommands().empty())
@@ -151,8 +154,9 @@ int main(int argc, char** argv) {
   qwen_image::OpenStandardStreams();
   std::signal(SIGINT, qwen_image::OnInterrupt);
   std::signal(SIGTERM, qwen_image::OnInterrupt);
-  std::signal(SIGPIPE, SIG_IGN);  // a closed stdout must not lose the picture
-  std::signal(SIGXFSZ, SIG_IGN);  // a file that may not grow is an error as others are
+  std::signal(SIGPIPE, SIG_IGN);         // a closed stdout must not lose the picture
+  std::signal(SIGXFSZ, SIG_IGN);         // a file that may not grow is an error as others are
+  qwen_image::InstallTruncationGuard();  // and so is a model that shrinks while it is in use
   try {
     return qwen_image::Main(argc, argv);
   } catch (const qwen_image::Error& error) {

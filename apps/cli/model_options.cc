@@ -46,7 +46,7 @@ void AddModelOptions(CLI::App& command, ModelFiles& files) {
       .add_option(
           "-m,--model", files.model,
           "A folder (diffusers', mflux's or ComfyUI's layout), a single file, or owner/name of a pulled "
-          "model (default: $QWEN_IMAGE_MODEL, or the embedded model)")
+          "model (default, if no part is named: $QWEN_IMAGE_MODEL, or the embedded model)")
       ->group(group);
   command
       .add_option("--transformer", files.transformer,

@@ -204,6 +204,7 @@ GgufFile::GgufFile(const std::filesystem::path& path) : WeightFile(path) {
     }
   }
   CheckOverlap(infos, cursor);
+  file_.ThrowIfDamaged();
 }
 
 uint64_t GgufFile::ReadMetadata(uint64_t count, GgufCursor& cursor) {
@@ -271,6 +272,7 @@ std::optional<std::vector<std::string>> GgufFile::StringArray(std::string_view k
   std::vector<std::string> strings;
   strings.reserve(array->count);
   for (uint64_t i = 0; i < array->count; ++i) strings.emplace_back(cursor.ReadString());
+  file_.ThrowIfDamaged();
   return strings;
 }
 
@@ -282,6 +284,7 @@ std::optional<std::vector<int64_t>> GgufFile::IntArray(std::string_view key) con
   std::vector<int64_t> values;
   values.reserve(array->count);
   for (uint64_t i = 0; i < array->count; ++i) values.push_back(ReadInteger(array->type, cursor));
+  file_.ThrowIfDamaged();
   return values;
 }
 

@@ -147,7 +147,9 @@ Json ReadJsonFile(const std::filesystem::path& path, size_t max_bytes) {
     Fail(ErrorKind::kBadInput, "{} is empty; JSON is expected. The download may be incomplete",
          path.string());
   }
-  return ParseJson({reinterpret_cast<const char*>(bytes.data()), bytes.size()}, path.string());
+  Json json = ParseJson({reinterpret_cast<const char*>(bytes.data()), bytes.size()}, path.string());
+  file.ThrowIfDamaged();
+  return json;
 }
 
 }  // namespace qwen_image

@@ -2,10 +2,20 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <filesystem>
 #include <span>
 
 namespace qwen_image {
+
+class GuardedMapping;
+
+// What tells that a file is the same and unchanged.
+struct FileStamp {
+  uint64_t device = 0, inode = 0;
+  int64_t size = 0, seconds = 0, nanoseconds = 0;  // of the last change
+  bool operator==(const FileStamp&) const = default;
+};
 
 class MappedFile {
  public:
@@ -20,10 +30,18 @@ class MappedFile {
   // Tells the system that the pages are not needed for now; they are read again on the next access.
   void ReleasePages() const;
 
+  // Whether somebody truncated or overwrote the file since it was mapped: what was read from it may be
+  // neither the old nor the new content. (One that was replaced under its name stays as it was here.) Without
+  // InstallTruncationGuard, reading a page that is gone ends the process before this can be asked.
+  bool damaged() const;
+  void ThrowIfDamaged() const;  // Error kBadInput
+
  private:
   std::filesystem::path path_;
   const std::byte* data_ = nullptr;
   size_t size_ = 0;
+  FileStamp stamp_;
+  GuardedMapping* guarded_ = nullptr;
 };
 
 // The same for a part of a mapped file, together with the rest of the pages that it begins and ends in.

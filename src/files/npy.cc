@@ -54,7 +54,9 @@ NpyArray ParseNpy(std::span<const std::byte> bytes, std::string_view where) {
 
 NpyArray ReadNpy(const std::filesystem::path& path) {
   const MappedFile file(path);
-  return ParseNpy(file.bytes(), path.string());
+  NpyArray array = ParseNpy(file.bytes(), path.string());
+  file.ThrowIfDamaged();
+  return array;
 }
 
 Tensor ReadNpyFloat(const std::filesystem::path& path) {
@@ -66,6 +68,7 @@ Tensor ReadNpyFloat(const std::filesystem::path& path) {
   }
   Tensor tensor(header.shape);
   ConvertElements(header.type.element, file.bytes().data() + header.data_begin, header.count, tensor.data());
+  file.ThrowIfDamaged();
   return tensor;
 }
 

@@ -166,6 +166,7 @@ void NpzFile::Read(size_t index, uint64_t offset, std::span<std::byte> out) cons
   while (impl.position < begin)
     impl.ReadBytes(skipped, std::min<uint64_t>(sizeof(skipped), begin - impl.position));
   if (!out.empty()) impl.ReadBytes(out.data(), out.size());
+  impl.file.ThrowIfDamaged();
 }
 
 void NpzFile::ReleasePages() const { impl_->file.ReleasePages(); }

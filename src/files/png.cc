@@ -115,6 +115,27 @@ struct Header {
   int64_t height = 0;
 };
 
+int64_t ReadBigEndian(std::span<const std::byte> bytes, size_t at) {
+  int64_t value = 0;
+  for (const std::byte byte : bytes.subspan(at, 4)) value = value << 8 | std::to_integer<int64_t>(byte);
+  return value;
+}
+
+// libpng allocates what a chunk claims to hold, up to 2 GB, before it finds that the file has less.
+void CheckChunks(std::span<const std::byte> bytes, const std::string& where) {
+  constexpr size_t kAround = 12;  // length, name and checksum
+  const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  std::string_view name;
+  for (size_t at = 8; name != "IEND";) {
+    const size_t left = bytes.size() - at;
+    const auto length = left < kAround ? 0 : static_cast<size_t>(ReadBigEndian(bytes, at));
+    if (left < kAround || length > left - kAround)
+      Fail(ErrorKind::kBadInput, "{} is a broken PNG picture: it ends too early", where);
+    name = text.substr(at + 4, 4);
+    at += kAround + length;
+  }
+}
+
 // Reads the picture's size before libpng does, to refuse what is too large with its size in the message.
 Header CheckHeader(std::span<const std::byte> bytes, const std::string& where) {
   constexpr std::string_view kSignature = "\x89PNG\r\n\x1a\n";
@@ -123,28 +144,25 @@ Header CheckHeader(std::span<const std::byte> bytes, const std::string& where) {
   if (text.size() < 33 || text.substr(12, 4) != "IHDR") {
     Fail(ErrorKind::kBadInput, "{} is a broken PNG picture: it has no header; it may be incomplete", where);
   }
-  const auto byte = [&](size_t i) { return std::to_integer<int64_t>(bytes[i]); };
-  const auto number = [&](size_t i) {
-    return byte(i) << 24 | byte(i + 1) << 16 | byte(i + 2) << 8 | byte(i + 3);
-  };
-  const Header header{number(16), number(20)};
+  const Header header{ReadBigEndian(bytes, 16), ReadBigEndian(bytes, 20)};
   if (header.width < 1 || header.height < 1 || header.width > kMaxSide || header.height > kMaxSide ||
       header.width * header.height > kMaxPixels) {
     Fail(ErrorKind::kBadInput,
          "{} is a PNG picture of {} x {} pixels; 1 to {} a side and {} in all are accepted", where,
          header.width, header.height, kMaxSide, kMaxPixels);
   }
-  const int64_t color_type = byte(25);
+  const auto depth = std::to_integer<int64_t>(bytes[24]), color_type = std::to_integer<int64_t>(bytes[25]);
   const int64_t channels = color_type == PNG_COLOR_TYPE_RGB          ? 3
                            : color_type == PNG_COLOR_TYPE_RGB_ALPHA  ? 4
                            : color_type == PNG_COLOR_TYPE_GRAY_ALPHA ? 2
                                                                      : 1;
-  const uint64_t unpacked = static_cast<uint64_t>(header.height * (header.width * channels * byte(24) / 8));
+  const uint64_t unpacked = static_cast<uint64_t>(header.height * (header.width * channels * depth / 8));
   if (unpacked / kMaxDeflateRatio > bytes.size()) {
     Fail(ErrorKind::kBadInput,
          "{} has {} bytes, too few for the {} x {} pixels it claims; it may be incomplete", where,
          bytes.size(), header.width, header.height);
   }
+  CheckChunks(bytes, where);
   return header;
 }
 
@@ -282,6 +300,7 @@ RgbImage ReadPng(const std::filesystem::path& path) {
   for (size_t i = 0; i < rgba.size() / 4; ++i) {
     for (size_t c = 0; c < 3; ++c) image.pixels[i * 3 + c] = OnWhite(rgba[i * 4 + c], rgba[i * 4 + 3]);
   }
+  file.ThrowIfDamaged();
   return image;
 }
 
@@ -310,6 +329,7 @@ std::map<std::string, std::string> ReadPngText(const std::filesystem::path& path
     if (!international || !IsUtf8(text)) text = FromLatin1(text);
     texts.emplace(FromLatin1(chunk.key), std::move(text));
   }
+  file.ThrowIfDamaged();
   return texts;
 }
 

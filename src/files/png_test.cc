@@ -196,6 +196,12 @@ TEST(PngBad, TruncatedAnywhere) {
   }
 }
 
+TEST(PngBad, AChunkThatClaimsAGigabyte) {  // which libpng would allocate
+  std::string chunk = Chunk("eXIf", "II*");
+  chunk[0] = 0x40;
+  EXPECT_THAT(MessageFor(TwoPixels(chunk)), HasSubstr("ends too early"));
+}
+
 TEST(PngBad, EveryFlippedByteIsNoticed) {  // the checksums cover all but the lengths, which then lead astray
   const std::string whole = TwoPixels(Chunk("tEXt", "key\0value"s));
   for (size_t i = 0; i < whole.size(); ++i) {

@@ -227,6 +227,7 @@ SafetensorsFile::SafetensorsFile(const std::filesystem::path& path) : WeightFile
     }
   }
   reader.CheckCoverage();
+  file_.ThrowIfDamaged();
 }
 
 int64_t SafetensorsDtypeBytes(std::string_view dtype) {

@@ -3,6 +3,7 @@
 #include <cstring>
 #include <string_view>
 
+#include "core/fail.h"
 #include "files/gguf.h"
 #include "files/safetensors.h"
 
@@ -15,8 +16,13 @@ std::unique_ptr<WeightFile> OpenWeightFile(const std::filesystem::path& path) {
       std::memcmp(file.bytes().data(), kGguf.data(), kGguf.size()) == 0) {
     return std::make_unique<GgufFile>(path);
   }
-  // Its errors name the kinds of files that people have by mistake.
-  return std::make_unique<SafetensorsFile>(path);
+  try {
+    return std::make_unique<SafetensorsFile>(path);
+  } catch (const Error& error) {  // which names the kinds of files that people have by mistake
+    if (error.kind() != ErrorKind::kBadInput || path.extension() != ".gguf") throw;
+    Fail(ErrorKind::kBadInput, "{} (it has the name of a GGUF file, but does not begin with \"GGUF\")",
+         error.message());
+  }
 }
 
 }  // namespace qwen_image

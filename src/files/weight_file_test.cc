@@ -30,6 +30,8 @@ TEST(OpenWeightFile, NamesWhatIsNeither) {
   EXPECT_THAT(message("version https://git-lfs.github.com/spec/v1"), HasSubstr("Git LFS pointer"));
   EXPECT_THAT(message(""), HasSubstr("0 bytes"));
   EXPECT_THAT(message("GGU"), HasSubstr("3 bytes"));
+  EXPECT_THAT(message("GUFF and more"),
+              HasSubstr("has the name of a GGUF file, but does not begin with \"GGUF\""));
   EXPECT_THAT(message("GGUF"), HasSubstr("the file ends within the header"));
   MessageOf(ErrorKind::kBadInput, [&] { OpenWeightFile(folder.path() / "missing.gguf"); });
 }

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "core/fail.h"
+#include "files/folder.h"
 #include "files/json.h"
 #include "files/output_file.h"
 #include "files/text.h"
@@ -18,11 +19,6 @@ namespace qwen_image {
 namespace {
 
 namespace fs = std::filesystem;
-
-bool IsFolder(const fs::path& path) {
-  std::error_code error;
-  return fs::is_directory(path, error);
-}
 
 bool IsFile(const fs::path& path) {
   std::error_code error;

@@ -103,6 +103,7 @@ void ReadMergesText(const fs::path& path, TokenizerFiles& files) {
     if (line.empty() || line.starts_with("#version")) continue;
     files.merges.push_back(SplitMerge(line, path.string(), number));
   }
+  file.ThrowIfDamaged();
 }
 
 // The steps that the engine takes whatever the file says; so the file has to say the same.

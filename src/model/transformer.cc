@@ -100,6 +100,11 @@ void Transformer::ReleasePages() const {
   loras_.ReleasePages();
 }
 
+void Transformer::ThrowIfDamaged() const {
+  store_.ThrowIfDamaged();
+  loras_.ThrowIfDamaged();
+}
+
 Transformer::Stream Transformer::BindStream(WeightBinder& binder, const std::string& block,
                                             const StreamNames& names) const {
   const int64_t dim = config_.inner_dim(), head_dim = config_.attention_head_dim;

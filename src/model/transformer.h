@@ -47,6 +47,7 @@ class Transformer {
   const LoraSet& loras() const { return loras_; }
   int64_t total_bytes() const { return store_.total_bytes() + loras_.total_bytes(); }  // of mapped files
   void ReleasePages() const;                                                           // see MappedFile
+  void ThrowIfDamaged() const;                                                         // see WeightStore
 
   // The velocity [1, grid.height · grid.width, patch² · out_channels] at `timestep`, which runs from 1
   // (noise) to 0.

@@ -26,6 +26,12 @@ VaeConfig ConfigOfTensors(const WeightStore& store) {
       conv_in && conv_in->shape().size() == 5)
     c.input_channels = conv_in->shape()[1];
   c.z_dim = store.Rows("post_quant_conv.bias");
+  const int64_t resnets = store.CountModules("decoder.up_blocks.0.resnets.");
+  if (resnets > 1) c.num_res_blocks = resnets - 1;
+  for (size_t level = 0; level < c.dim_mult.size() && c.base_dim > 0; ++level) {
+    const int64_t width = store.Rows(fmt::format("decoder.up_blocks.{}.resnets.0.conv1.bias", level));
+    if (width >= c.base_dim) c.dim_mult[c.dim_mult.size() - 1 - level] = width / c.base_dim;
+  }
   c.latents_mean = {-0.7571, -0.7089, -0.9113, 0.1075,  -0.1745, 0.9653,  -0.1517, 1.5508,
                     0.4134,  -0.0715, 0.5517,  -0.3632, -0.1922, -0.9497, 0.2503,  -0.2921};
   c.latents_std = {2.8184, 1.4541, 2.3275, 2.6558, 1.2196, 1.7708, 2.6052, 2.0743,

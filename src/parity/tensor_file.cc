@@ -27,6 +27,7 @@ class NpyTensors : public TensorFile {
     const ElementType& type = members_[0].type;
     const size_t offset = data_begin_ + static_cast<size_t>(begin) * type.size;
     ConvertElements(type.element, file_->bytes().data() + offset, count, out);
+    file_->ThrowIfDamaged();
   }
 
   // Unmapped altogether: a folder may hold more files than a process may map.
@@ -80,6 +81,7 @@ class SafetensorsTensors : public TensorFile {
   void Read(size_t member, int64_t begin, int64_t count, double* out) override {
     const ElementType& type = members_[member].type;
     ConvertElements(type.element, data_[member] + static_cast<size_t>(begin) * type.size, count, out);
+    file_.file().ThrowIfDamaged();
   }
 
   void Release() override { file_.file().ReleasePages(); }

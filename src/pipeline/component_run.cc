@@ -75,12 +75,12 @@ std::vector<uint8_t> RunVae(const Pipeline::Impl& model, const Run& run, const C
   const int64_t z_dim = model.vae.config().z_dim;
   if (auto latents = inputs.Floats("vae/pre_decode_latents")) {
     CheckShape("vae/pre_decode_latents", latents->shape(), {1, z_dim, 1, s.height / 8, s.width / 8});
-    return ToRgb(DecodePicture(model, run, *std::move(latents)));
+    return ToRgb(model, DecodePicture(model, run, *std::move(latents)));
   }
   const Tensor packed = Need(inputs, "final_latents_packed", {1, s.grid.height * s.grid.width, 4 * z_dim});
   Tensor latents = UnpackLatents(packed, z_dim, s.grid);
   DenormalizeLatents(model.vae.config(), latents);
-  return ToRgb(DecodePicture(model, run, std::move(latents)));
+  return ToRgb(model, DecodePicture(model, run, std::move(latents)));
 }
 
 }  // namespace

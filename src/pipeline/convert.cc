@@ -9,6 +9,7 @@
 #include "pipeline/parts_fit.h"
 #include "weights/convert/tensor_converter.h"
 #include "weights/convert/working_folder.h"
+#include "weights/lora.h"
 
 namespace qwen_image {
 namespace {
@@ -48,7 +49,23 @@ void CollectNotes(Plan& plan) {
   }
 }
 
-Plan MakePlan(const ModelParts& parts, const ConvertOptions& options) {
+// The layer whose weight a tensor is; empty for biases and the like, which no LoRA changes.
+std::string ModuleOf(const std::string& tensor) {
+  constexpr std::string_view kEnding = ".weight";
+  return tensor.ends_with(kEnding) ? tensor.substr(0, tensor.size() - kEnding.size()) : "";
+}
+
+// What is merged into a tensor cannot be copied from the source.
+void MergeLoras(LoraSet& loras, const WeightStore& transformer, ComponentPlan& plan) {
+  loras.TakeAll(transformer);
+  loras.Finish();
+  for (ShardPlan& shard : plan.shards) {
+    for (TensorPlan& tensor : shard.tensors) tensor.copied &= !loras.Changes(ModuleOf(tensor.name));
+  }
+}
+
+Plan MakePlan(const ModelParts& parts, const ConvertOptions& options, const std::vector<LoraFile>& lora_files,
+              LoraSet& loras) {
   Plan plan;
   EncodingRules rules(options.to, options.group_size, options.rules);
   std::optional<TransformerConfig> transformer;
@@ -61,11 +78,25 @@ Plan MakePlan(const ModelParts& parts, const ConvertOptions& options) {
     plan.components.push_back(
         PlanComponent(component, bound.store(), rules, std::max<int64_t>(options.max_shard_bytes, 1)));
     plan.sources[std::string(NameOf(component))] = FilesJson(bound.store());
-    if (component == Component::kTransformer) transformer = bound.as<Transformer>().config();
+    if (component == Component::kTransformer) {
+      transformer = bound.as<Transformer>().config();
+      MergeLoras(loras, bound.store(), plan.components.back());
+    }
     if (component == Component::kTextEncoder) text_encoder = bound.as<TextEncoder>().config();
     if (component == Component::kVae) vae = bound.as<Vae>().config();
   }
   rules.CheckAllUsed();
+  if (!transformer && !loras.empty())
+    Fail(ErrorKind::kUsage, "--lora changes the transformer, which --only leaves out");
+  for (const AppliedLora& lora : loras.applied()) {
+    plan.notes.push_back(
+        fmt::format("merged {} × {}: {} of {} layers", lora.name, lora.scale, lora.layers, lora.total));
+  }
+  for (const LoraFile& lora : lora_files) {
+    Json file = FileJson(lora.path);
+    file["scale"] = lora.scale;
+    plan.sources["loras"].push_back(std::move(file));
+  }
   if (transformer && text_encoder && vae) CheckPartsFit(*text_encoder, *transformer, *vae, parts.root);
   plan.zero_cond_t = transformer && transformer->zero_cond_t;
   CollectNotes(plan);
@@ -89,32 +120,46 @@ Json Fingerprint(const Plan& plan) {
   return {{"format", kPlanFormat}, {"sources", plan.sources}, {"components", std::move(components)}};
 }
 
+bool IsInside(const fs::path& path, const fs::path& folder) {
+  return std::mismatch(folder.begin(), folder.end(), path.begin(), path.end()).first == folder.end();
+}
+
 // With --overwrite the target disappears at the end; a source in it would be lost, and be read while it goes.
-void CheckNotItself(const Plan& plan, const fs::path& target) {
+// A target in the source would become a part of that model.
+void CheckNotItself(const Plan& plan, const fs::path& root, const fs::path& target) {
   std::error_code error;
   const fs::path folder = fs::weakly_canonical(target, error);
   for (const Json& files : plan.sources) {
     for (const Json& file : files) {
       const fs::path path = fs::weakly_canonical(file.at("path").get<std::string>(), error);
-      const auto [in_folder, in_path] = std::mismatch(folder.begin(), folder.end(), path.begin(), path.end());
-      if (in_folder == folder.end()) {
+      if (IsInside(path, folder)) {
         Fail(ErrorKind::kUsage, "the source {} is in the folder to be written, {}; choose another folder",
              path.string(), folder.string());
       }
     }
   }
+  if (fs::is_directory(root, error) && IsInside(folder, fs::weakly_canonical(root, error))) {
+    Fail(ErrorKind::kUsage, "the folder to be written, {}, is in the source {}; choose another folder",
+         folder.string(), root.string());
+  }
 }
 
 class Conversion {
  public:
-  Conversion(const ModelParts& parts, const Plan& plan, WorkingFolder& folder, ThreadPool& pool,
-             const CancelFlag& cancel, const std::function<void(const ConvertProgress&)>& on_progress)
+  Conversion(const ModelParts& parts, const LoraSet& loras, const Plan& plan, WorkingFolder& folder,
+             ThreadPool& pool, const CancelFlag& cancel,
+             const std::function<void(const ConvertProgress&)>& on_progress)
       : parts_(parts),
         plan_(plan),
         folder_(folder),
         cancel_(cancel),
         on_progress_(on_progress),
-        converter_(pool, cancel, {}, [this](int64_t bytes) { Advance(bytes); }) {
+        converter_(
+            pool, cancel,
+            [&loras](const std::string& tensor, int64_t first_row, int64_t rows, float* values) {
+              loras.AddTo(ModuleOf(tensor), first_row, rows, values);
+            },
+            [this](int64_t bytes) { Advance(bytes); }) {
     progress_.total_bytes = plan.source_bytes();
   }
 
@@ -173,6 +218,7 @@ class Conversion {
       result_.tensors.push_back(Converted(plan.component, tensor, error));
       note.push_back(ConvertedTensorJson(result_.tensors.back()));
     }
+    store.ThrowIfDamaged();
     writer.Finish();
     folder_.NoteFinished(file, note);
   }
@@ -206,20 +252,18 @@ int64_t BytesToWrite(const Plan& plan, const fs::path& model) {
 ConversionResult ConvertModel(const ModelFiles& source, const fs::path& target, const ConvertOptions& options,
                               const CancelFlag& cancel,
                               const std::function<void(const ConvertProgress&)>& on_progress) {
-  // Where LoRAs will be merged: LoraSet::AddTo as the RowEdit of TensorConverter, and their files in
-  // Fingerprint.
-  if (!source.loras.empty()) Fail(ErrorKind::kUsage, "merging a LoRA (--lora) is not supported yet");
   const fs::path folder_path = target.has_filename() ? target : target.parent_path();
   const ModelParts parts = FindSourceParts(source, options.only);
-  const Plan plan = MakePlan(parts, options);
+  LoraSet loras(source.loras);
+  const Plan plan = MakePlan(parts, options, source.loras, loras);
   const Variant variant = RecognizeVariant(parts, plan.zero_cond_t, source.variant);
-  CheckNotItself(plan, folder_path);
+  CheckNotItself(plan, parts.root, folder_path);
 
   WorkingFolder folder(folder_path, Fingerprint(plan), options.overwrite);
   folder.RemoveUnfinished();
   CheckDiskSpace(folder.model(), BytesToWrite(plan, folder.model()));
   ThreadPool pool(options.threads > 0 ? options.threads : DefaultThreadCount());
-  ConversionResult result = Conversion(parts, plan, folder, pool, cancel, on_progress).Run();
+  ConversionResult result = Conversion(parts, loras, plan, folder, pool, cancel, on_progress).Run();
   if (options.only.empty()) CopyOtherFiles(parts, variant, folder.model());
   WriteJsonFile(folder.model() / "conversion.json", ConversionJson(result.tensors, result.notes));
   folder.MoveIntoPlace();

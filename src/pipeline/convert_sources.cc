@@ -3,6 +3,7 @@
 #include <sys/stat.h>
 
 #include "core/fail.h"
+#include "files/folder.h"
 #include "files/mmap.h"
 #include "files/output_file.h"
 #include "pipeline/config_files.h"
@@ -13,11 +14,6 @@ namespace qwen_image {
 namespace {
 
 namespace fs = std::filesystem;
-
-bool IsFolder(const fs::path& path) {
-  std::error_code error;
-  return fs::is_directory(path, error);
-}
 
 bool IsFile(const fs::path& path) {
   std::error_code error;
@@ -115,16 +111,18 @@ Json BoundComponent::ConfigJson(const ComponentPlan& plan) const {
   return config;
 }
 
+Json FileJson(const fs::path& path) {
+  struct stat status = {};
+  stat(path.c_str(), &status);
+  std::error_code error;
+  return {{"path", fs::absolute(path, error).lexically_normal().string()},
+          {"bytes", status.st_size},
+          {"changed", {status.st_mtim.tv_sec, status.st_mtim.tv_nsec}}};
+}
+
 Json FilesJson(const WeightStore& store) {
   Json list = Json::array();
-  for (const auto& file : store.files()) {
-    struct stat status = {};
-    stat(file->path().c_str(), &status);
-    std::error_code error;
-    list.push_back({{"path", fs::absolute(file->path(), error).lexically_normal().string()},
-                    {"bytes", status.st_size},
-                    {"changed", {status.st_mtim.tv_sec, status.st_mtim.tv_nsec}}});
-  }
+  for (const auto& file : store.files()) list.push_back(FileJson(file->path()));
   return list;
 }
 

@@ -40,7 +40,9 @@ class BoundComponent {
   std::variant<Transformer, TextEncoder, Vae> model_;
 };
 
-// Path, size and time of every file with weights: what tells an unchanged source from a changed one.
+// Path, size and time of a file, or of every file with weights: what tells an unchanged source from a changed
+// one.
+Json FileJson(const std::filesystem::path& path);
 Json FilesJson(const WeightStore& store);
 
 // Everything of a model but its weights: tokenizer, scheduler, defaults, index. Throws Error kBadInput or

@@ -9,6 +9,7 @@
 #include "files/testing.h"
 #include "pipeline/config_files.h"
 #include "pipeline/convert_sources.h"
+#include "qwen_image/qwen_image.h"
 #include "weights/convert/working_folder.h"
 
 namespace qwen_image {
@@ -16,6 +17,7 @@ namespace {
 
 namespace fs = std::filesystem;
 using ::testing::AllOf;
+using ::testing::Contains;
 using ::testing::Each;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
@@ -208,10 +210,38 @@ TEST_F(ConvertModelTest, ConvertingAgainChangesNothing) {
   }
 }
 
-TEST_F(ConvertModelTest, MergingLorasIsNotThereYet) {
+// A LoRA that is merged draws what it draws when it is applied at run time.
+TEST_F(ConvertModelTest, LorasAreMerged) {
   ModelFiles source = kTiny;
-  source.loras = {{"x.safetensors", 1.0}};
-  EXPECT_THAT(MessageOf(ErrorKind::kUsage, [&] { Convert(source, "out", {}); }), HasSubstr("--lora"));
+  const fs::path loras = kSource / "tests/goldens/loras";
+  source.loras = {{loras / "kohya.safetensors", 0.7}, {loras / "second.safetensors", -0.5}};
+  const ConversionResult result = Convert(source, "merged", {.to = {.dtype = DType::kF32}});
+  EXPECT_THAT(result.notes, Contains(HasSubstr("merged kohya.safetensors × 0.7: 20 of 20 layers")));
+  GenerateRequest request;
+  request.prompt = "a red circle";
+  request.steps = 2;
+  const auto draw = [&](const ModelFiles& model) {
+    return Pipeline(model, {.threads = 2}).Generate(request).rgb;
+  };
+  const std::vector<uint8_t> applied = draw(source), merged = draw(Out("merged")), plain = draw(kTiny);
+  int largest = 0, without = 0;
+  for (size_t i = 0; i < applied.size(); ++i) {
+    largest = std::max(largest, std::abs(applied[i] - merged[i]));
+    without = std::max(without, std::abs(plain[i] - merged[i]));
+  }
+  EXPECT_LE(largest, 1);
+  EXPECT_GT(without, 8);
+}
+
+TEST_F(ConvertModelTest, WhatALoraChangesIsNotCopied) {
+  Convert(kTiny, "q4", {.to = {.bits = 4}});
+  ModelFiles source = Out("q4");
+  source.loras = {{kSource / "tests/goldens/loras/kohya.safetensors", 1.0}};
+  Convert(source, "merged", {.to = {.bits = 4}});
+  const char* file = "transformer/diffusion_pytorch_model.safetensors";
+  EXPECT_FALSE(ReadBytes(Out("q4") / file) == ReadBytes(Out("merged") / file));
+  EXPECT_THAT(MessageOf(ErrorKind::kUsage, [&] { Convert(source, "vae", {.only = {Component::kVae}}); }),
+              HasSubstr("--lora changes the transformer"));
 }
 
 }  // namespace

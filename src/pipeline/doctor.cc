@@ -67,38 +67,38 @@ class Doctor {
     return true;
   }
 
-  std::string MissingText(const MissingPart& missing) const {
-    const std::string_view file = missing.name == "transformer"
-                                      ? "transformer/diffusion_pytorch_model.safetensors"
-                                  : missing.name == "text_encoder" ? "text_encoder/model.safetensors"
-                                  : missing.name == "vae"          ? "vae/diffusion_pytorch_model.safetensors"
-                                  : missing.name == "tokenizer"    ? "tokenizer/tokenizer.json"
-                                                                   : "scheduler/scheduler_config.json";
-    return fmt::format("is missing; it is usually {}{}", file,
+  static std::string MissingText(const MissingPart& missing) {
+    static const std::map<std::string, std::string> kUsualFiles = {
+        {"transformer", "transformer/diffusion_pytorch_model.safetensors"},
+        {"text_encoder", "text_encoder/model.safetensors"},
+        {"vae", "vae/diffusion_pytorch_model.safetensors"},
+        {"tokenizer", "tokenizer/tokenizer.json"},
+        {"scheduler", "scheduler/scheduler_config.json"}};
+    return fmt::format("is missing; it is usually {}{}", kUsualFiles.at(missing.name),
                        missing.option.empty() ? "" : fmt::format(", or name it with {}", missing.option));
   }
 
   void ExamineParts() {
-    ExamineWeights("transformer", parts_.transformer, [&](DoctorPart& part) {
+    ExaminePart("transformer", parts_.transformer, [&](DoctorPart& part) {
       transformer_ = std::make_unique<Transformer>(WeightStore(parts_.transformer, Component::kTransformer));
       Describe(transformer_->store(), part);
       const TransformerConfig& c = transformer_->config();
       part.text =
           fmt::format("{} blocks, {} heads of {}", c.num_layers, c.num_attention_heads, c.attention_head_dim);
     });
-    ExamineWeights("text_encoder", parts_.text_encoder, [&](DoctorPart& part) {
+    ExaminePart("text_encoder", parts_.text_encoder, [&](DoctorPart& part) {
       text_encoder_ =
           std::make_unique<TextEncoder>(WeightStore(parts_.text_encoder, Component::kTextEncoder));
       Describe(text_encoder_->store(), part);
       const TextEncoderConfig& c = text_encoder_->config();
       part.text = fmt::format("{} layers of {}, {} tokens", c.num_hidden_layers, c.hidden_size, c.vocab_size);
     });
-    ExamineWeights("vae", parts_.vae, [&](DoctorPart& part) {
+    ExaminePart("vae", parts_.vae, [&](DoctorPart& part) {
       vae_ = std::make_unique<Vae>(WeightStore(parts_.vae, Component::kVae));
       Describe(vae_->store(), part);
       part.text = fmt::format("{} latent channels, {} wide", vae_->config().z_dim, vae_->config().base_dim);
     });
-    ExamineWeights("tokenizer", parts_.tokenizer, [&](DoctorPart& part) {
+    ExaminePart("tokenizer", parts_.tokenizer, [&](DoctorPart& part) {
       const Tokenizer tokenizer(parts_.tokenizer);
       part.text =
           fmt::format("{} tokens{}", tokenizer.vocabulary_size(),
@@ -110,7 +110,7 @@ class Doctor {
         Note(Health::kNote, "scheduler",
              "no scheduler's settings are in the files: the official ones of Qwen-Image are used");
     } else {
-      ExamineWeights("scheduler", parts_.scheduler, [&](DoctorPart& part) {
+      ExaminePart("scheduler", parts_.scheduler, [&](DoctorPart& part) {
         scheduler_ = ReadSchedulerConfig(parts_.scheduler);
         part.text = IsDistilled(scheduler_) ? "distilled (Lightning): few steps, no guidance"
                                             : "flow matching, Euler steps";
@@ -119,7 +119,7 @@ class Doctor {
   }
 
   template <typename Open>
-  void ExamineWeights(const char* name, const fs::path& path, const Open& open) {
+  void ExaminePart(const char* name, const fs::path& path, const Open& open) {
     if (path.empty()) return;
     DoctorPart part{.name = name, .path = path, .text = ""};
     if (!Try(name, [&] { open(part); })) {
@@ -130,7 +130,9 @@ class Doctor {
   }
 
   static void Describe(const WeightStore& store, DoctorPart& part) {
-    for (const auto& [name, tensor] : store.tensors()) {
+    for (const auto& [name, stored] : store.tensors()) {
+      WeightTensor tensor = stored;
+      tensor.Settle();  // what no model takes (a vision tower) was not settled by its shape
       part.formats[tensor.Format()] += tensor.bytes();
       part.parameters += ElementCount(tensor.shape());
       part.bytes += tensor.bytes();
@@ -138,9 +140,10 @@ class Doctor {
   }
 
   void ExamineVariant() {
-    Try("variant", [&] {
+    const bool told = Try("variant", [&] {
       found_.variant = RecognizeVariant(parts_, transformer_->config().zero_cond_t, files_.variant);
     });
+    if (!told) return;
     const Variant& variant = found_.variant;
     if (variant.name.empty()) {
       Note(Health::kNote, "variant",
@@ -232,10 +235,13 @@ class Doctor {
                                  .fits = memory <= found_.available_memory,
                                  .seconds_per_step = estimate.Seconds(settings.grid)});
     }
-    if (!found_.pictures.front().fits) {
-      Note(
-          Health::kWarning, "memory",
-          "the default size does not fit; --ignore-memory reads from disk at every step, which is very slow");
+    const auto fits = [](const DoctorPicture& picture) { return picture.fits; };
+    if (std::none_of(found_.pictures.begin(), found_.pictures.end(), fits)) {
+      Note(Health::kBroken, "memory",
+           "no picture of these sizes fits; --ignore-memory reads from disk at every step, which is very "
+           "slow");
+    } else if (!fits(found_.pictures.front())) {
+      Note(Health::kWarning, "memory", "the default size does not fit; choose a smaller one with --size");
     }
     ExamineUse(defaults);
   }

@@ -95,7 +95,7 @@ Picture Pipeline::Generate(const GenerateRequest& request, const GenerateHooks& 
   report(Progress::Stage::kDecode, settings.steps);
   Tensor vae_latents = UnpackLatents(latents, model.vae.config().z_dim, settings.grid);
   DenormalizeLatents(model.vae.config(), vae_latents);
-  picture.rgb = ToRgb(DecodePicture(model, run, std::move(vae_latents)));
+  picture.rgb = ToRgb(model, DecodePicture(model, run, std::move(vae_latents)));
   picture.seconds.decode = decode_watch.Seconds();
   return picture;
 }

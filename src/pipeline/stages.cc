@@ -1,6 +1,7 @@
 #include "pipeline/stages.h"
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
 
 #include "core/fail.h"
@@ -8,6 +9,7 @@
 #include "model/latents.h"
 #include "model/prompt.h"
 #include "pipeline/memory_check.h"
+#include "weights/nonfinite.h"
 
 namespace qwen_image {
 namespace {
@@ -18,6 +20,13 @@ Tensor CutPromptEmbeds(const Tensor& hidden_states, int64_t dropped, int64_t max
   Tensor embeds({1, tokens, width});
   std::copy_n(hidden_states.row(dropped), tokens * width, embeds.data());
   return embeds;
+}
+
+std::string CauseOfNan(const Pipeline::Impl& model) {
+  constexpr std::chrono::seconds kPatience(10);
+  const std::string found =
+      FindNonFinite({&model.vae.store(), &model.transformer.store(), &model.text_encoder.store()}, kPatience);
+  return found.empty() ? "the weights are damaged, or the guidance scale does not suit them" : found;
 }
 
 }  // namespace
@@ -39,6 +48,7 @@ Tensor EncodeIds(const Pipeline::Impl& model, const Run& run, const std::vector<
   const bool negative = which == Which::kNegative;
   const Tensor hidden_states = model.text_encoder.Encode(
       ids, run.PassFor(which), run.tap.Under(negative ? "text_encoder.neg/" : "text_encoder/"));
+  model.text_encoder.store().ThrowIfDamaged();
   Tensor embeds =
       CutPromptEmbeds(hidden_states, kTextToImageTemplate.dropped_tokens, run.request.max_sequence_length);
   run.tap(negative ? "negative_prompt_embeds" : "prompt_embeds", embeds);
@@ -76,6 +86,7 @@ Tensor PredictNoise(const Pipeline::Impl& model, const Run& run, const Tensor& l
                                           run.PassFor(Which::kNegative), step_tap(".neg"));
     ApplyTrueCfg(negative, static_cast<float>(run.settings.cfg), velocity);
   }
+  model.transformer.ThrowIfDamaged();
   return velocity;
 }
 
@@ -88,15 +99,14 @@ Tensor DecodePicture(const Pipeline::Impl& model, const Run& run, Tensor latents
   return image;
 }
 
-std::vector<uint8_t> ToRgb(const Tensor& image) {
+std::vector<uint8_t> ToRgb(const Pipeline::Impl& model, const Tensor& image) {
   const int64_t area = image.dim(2) * image.dim(3);
   const int64_t broken =
       std::count_if(image.data(), image.data() + image.size(), [](float v) { return !std::isfinite(v); });
   if (broken > 0) {
-    Fail(ErrorKind::kBadInput,
-         "{} of the picture's {} values are NaN or infinite: the weights are damaged, or the "
-         "guidance scale does not suit them; no picture was made",
-         broken, image.size());
+    const std::string cause = CauseOfNan(model);
+    Fail(ErrorKind::kBadInput, "{} of the picture's {} values are NaN or infinite: {}; no picture was made",
+         broken, image.size(), cause);
   }
   std::vector<uint8_t> rgb(static_cast<size_t>(image.size()));
   for (int64_t p = 0; p < area; ++p) {

@@ -47,7 +47,7 @@ Tensor PredictNoise(const Pipeline::Impl& model, const Run& run, const Tensor& l
 Tensor DecodePicture(const Pipeline::Impl& model, const Run& run, Tensor latents);
 
 // [1, 3, h, w] in [−1, 1] → [h, w, 3] in 0…255, rounding halves to even as NumPy does. Throws Error kBadInput
-// for NaN and infinity.
-std::vector<uint8_t> ToRgb(const Tensor& image);
+// for NaN and infinity, with the tensor of the model that they come from if it can be found.
+std::vector<uint8_t> ToRgb(const Pipeline::Impl& model, const Tensor& image);
 
 }  // namespace qwen_image

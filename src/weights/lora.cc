@@ -149,6 +149,11 @@ void LoraSet::Finish() {
   if (!message.empty()) throw Error(ErrorKind::kBadInput, message);
 }
 
+bool LoraSet::Changes(const std::string& module) const {
+  const auto found = updates_.find(module);
+  return found != updates_.end() && !found->second.empty();
+}
+
 void LoraSet::AddTo(const std::string& module, int64_t first_row, int64_t rows, float* values) const {
   const auto found = updates_.find(module);
   if (found == updates_.end()) return;
@@ -176,6 +181,10 @@ int64_t LoraSet::total_bytes() const {
 
 void LoraSet::ReleasePages() const {
   for (const Lora& lora : loras_) lora.contents.file->file().ReleasePages();
+}
+
+void LoraSet::ThrowIfDamaged() const {
+  for (const Lora& lora : loras_) lora.contents.file->file().ThrowIfDamaged();
 }
 
 }  // namespace qwen_image

@@ -45,12 +45,15 @@ class LoraSet {
   const std::vector<AppliedLora>& applied() const { return applied_; }
   bool empty() const { return loras_.empty(); }
 
+  bool Changes(const std::string& module) const;  // a layer that was taken before
+
   // Adds to rows [first_row, first_row + rows) of a layer's weight what the LoRAs add to it; `values` is
   // [rows, in]. The layer was taken before. Every call decodes the down matrices: best for many rows at once.
   void AddTo(const std::string& module, int64_t first_row, int64_t rows, float* values) const;
 
   int64_t total_bytes() const;  // of all mapped files
   void ReleasePages() const;    // see MappedFile
+  void ThrowIfDamaged() const;  // see WeightStore
 
  private:
   struct Lora {

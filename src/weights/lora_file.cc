@@ -116,6 +116,11 @@ class LoraReader {
            Printable(parts.names.at(LoraPart::kDown)), ToString(layer.down.shape()), layer.up.shape()[1],
            layer.rank());
     }
+    // Also because rows without values could be so many that looking at each would never end.
+    if (layer.in() == 0 || layer.out() == 0) {
+      Fail(ErrorKind::kBadInput, "{} holds nothing: down has shape {}, up {}", Printable(module),
+           ToString(layer.down.shape()), ToString(layer.up.shape()));
+    }
     CheckFinite(parts.names.at(LoraPart::kDown), layer.down);
     CheckFinite(parts.names.at(LoraPart::kUp), layer.up);
     layer.factor = FactorOf(module, parts, layer.rank());

@@ -261,10 +261,12 @@ TEST_F(LoraTest, BrokenLayersAreRefusedAllAtOnce) {
   tensors.merge(Plain("k"));
   tensors["k.alpha"] = Floats({2}, {1, 2});
   tensors["l.alpha"] = Floats({}, {1});
+  const int64_t endless = int64_t{1} << 50;
+  tensors.merge(layer("m", {"F32", {endless, 0}, ""}, {"F32", {0, endless}, ""}));
   tensors.merge(layer(kQuery, Constant({2, 5}, 1), Constant({4, 2}, 1)));
   tensors.merge(layer(kOut, Constant({2, 3}, 1), Constant({9, 2}, 1)));
   const std::string message = Refused(tensors);
-  EXPECT_THAT(message, HasSubstr("0 of 14 layers fit"));
+  EXPECT_THAT(message, HasSubstr("0 of 15 layers fit"));
   for (const char* line : {
            "a has no up (B) matrix, only a.lora_A.weight",
            "b has no down (A) matrix, only b.lora_B.weight",
@@ -278,6 +280,7 @@ TEST_F(LoraTest, BrokenLayersAreRefusedAllAtOnce) {
            "j.alpha is nan",
            "k.alpha has shape [2], expected one number",
            "l has no down (A) matrix, only l.alpha",
+           "m holds nothing: down has shape [1125899906842624, 0], up [0, 1125899906842624]",
            "transformer_blocks.0.attn.to_q is for a layer of 5 inputs and 4 outputs (down [2, 5], up [4, "
            "2]), but the "
            "transformer's has 3 and 4",

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "core/fail.h"
+#include "files/folder.h"
 #include "files/json.h"
 #include "files/text.h"
 #include "weights/recognize.h"
@@ -20,16 +21,6 @@ namespace fs = std::filesystem;
 constexpr std::array<std::string_view, 6> kSupportedClasses = {
     "QwenImagePipeline",     "QwenImageImg2ImgPipeline",  "QwenImageInpaintPipeline",
     "QwenImageEditPipeline", "QwenImageEditPlusPipeline", "QwenImageEditInpaintPipeline"};
-
-bool Exists(const fs::path& path) {
-  std::error_code error;
-  return fs::exists(path, error);
-}
-
-bool IsFolder(const fs::path& path) {
-  std::error_code error;
-  return fs::is_directory(path, error);
-}
 
 // `path` without a slash at its end, which would make its last component empty.
 fs::path WithoutSlash(const fs::path& path) {
@@ -143,6 +134,17 @@ void TakeSingleFile(const fs::path& file, ModelParts& parts) {
   }
 }
 
+// A file that somebody named as a part and that has nothing of one is told for what it is.
+void CheckNamedFile(const fs::path& path, Component component) {
+  std::error_code error;
+  if (path.empty() || !fs::is_regular_file(path, error)) return;
+  const auto file = OpenWeightFile(path);
+  const RecognizedFile found = Recognize(*file);
+  if (found.known() || HasNamesOf(*file, component)) return;
+  Fail(ErrorKind::kBadInput, "{}: the {} is expected here, but this is {}", path.string(), NameOf(component),
+       found.what);
+}
+
 // Tokenizer and scheduler often lie beside a component that was named alone.
 void FindBeside(const fs::path& part, ModelParts& parts) {
   if (part.empty() || !IsFolder(part)) return;
@@ -188,6 +190,9 @@ ModelParts LocateModelParts(const ModelFiles& files) {
                    .text_encoder = files.text_encoder,
                    .vae = files.vae,
                    .tokenizer = files.tokenizer};
+  CheckNamedFile(files.transformer, Component::kTransformer);
+  CheckNamedFile(files.text_encoder, Component::kTextEncoder);
+  CheckNamedFile(files.vae, Component::kVae);
   parts.root = WithoutSlash(files.model);
   const bool named_parts = !files.transformer.empty() || !files.text_encoder.empty() || !files.vae.empty();
   if (!files.model.empty() || !named_parts) {

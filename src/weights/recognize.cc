@@ -46,6 +46,9 @@ constexpr OtherModel kOtherModels[] = {
     {"condition_embedder.", "Wan"},
     {"blocks.0.cross_attn.", "Wan"},
     {"caption_projection.", "Sana, PixArt or LTX"},
+    {"encoder.block.", "T5"},
+    {"text_model.", "CLIP"},
+    {"model.layers.0.self_attn.q_norm.", "Qwen3"},
     {"input_blocks.", "Stable Diffusion 1, 2 or XL"},
     {"down_blocks.0.attentions.", "Stable Diffusion 1, 2 or XL"},
 };
@@ -73,11 +76,13 @@ bool IsVisionProjector(const WeightFile& file) {
 }  // namespace
 
 bool IsLoraTensor(const std::string& name) {
-  constexpr const char* kParts[] = {".lora_A.", ".lora_B.",   ".lora_up.", ".lora_down.",
-                                    ".lora.up", ".lora.down", ".lora_A",   ".lora_B"};
-  return name.starts_with("lora_unet_") ||
+  constexpr std::string_view kPrefixes[] = {"lora_unet_", "lora_transformer_", "lycoris_"};
+  constexpr std::string_view kParts[] = {".lora_A",     ".lora_B",  ".lora_up.",
+                                         ".lora_down.", ".lora.up", ".lora.down"};
+  return std::any_of(std::begin(kPrefixes), std::end(kPrefixes),
+                     [&](std::string_view prefix) { return name.starts_with(prefix); }) ||
          std::any_of(std::begin(kParts), std::end(kParts),
-                     [&](const char* part) { return name.find(part) != name.npos; });
+                     [&](std::string_view part) { return name.find(part) != name.npos; });
 }
 
 std::string_view OtherModelWith(std::string_view name) {
@@ -113,6 +118,20 @@ RecognizedFile Recognize(const WeightFile& file) {
   }
   if (found.components.empty()) found.what = "nothing that is known: it has no part of a Qwen-Image model";
   return found;
+}
+
+bool HasNamesOf(const WeightFile& file, Component component) {
+  const std::vector<std::string_view> beginnings =
+      component == Component::kTransformer
+          ? std::vector<std::string_view>{"transformer_blocks.", "img_in.", "txt_", "proj_out."}
+      : component == Component::kTextEncoder
+          ? std::vector<std::string_view>{"model.language_model.", "model.visual."}
+          : std::vector<std::string_view>{"encoder.", "decoder.", "quant_conv.", "post_quant_conv."};
+  return std::any_of(file.tensors().begin(), file.tensors().end(), [&](const auto& item) {
+    const std::string name = DiffusersName(component, item.first);
+    return std::any_of(beginnings.begin(), beginnings.end(),
+                       [&](std::string_view beginning) { return name.starts_with(beginning); });
+  });
 }
 
 RecognizedFile RecognizeFile(const std::filesystem::path& path) { return Recognize(*OpenWeightFile(path)); }

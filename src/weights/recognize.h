@@ -22,6 +22,8 @@ struct RecognizedFile {
 };
 
 RecognizedFile Recognize(const WeightFile& file);
+// Whether a tensor is named as the component's are: the file may be damaged or incomplete, but is one of it.
+bool HasNamesOf(const WeightFile& file, Component component);
 RecognizedFile RecognizeFile(const std::filesystem::path& path);  // throws Error kBadInput if unreadable
 
 // The model that has a tensor or module of this name and is none that runs here; empty if none is known.

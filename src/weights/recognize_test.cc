@@ -8,6 +8,7 @@
 #include "core/fail.h"
 #include "files/testing.h"
 #include "weights/foreign_names.h"
+#include "weights/model_parts.h"
 #include "weights/variant.h"
 #include "weights/weight_store.h"
 
@@ -95,6 +96,27 @@ TEST(Recognize, APartInThePlaceOfAnotherIsNamed) {
               HasSubstr("this is a LoRA; add it to a model with --lora"));
   EXPECT_THAT(message("lora_unet_transformer_blocks_0_attn_to_q.lora_down.weight", Component::kTransformer),
               HasSubstr("this is a LoRA"));
+}
+
+TEST(Recognize, OtherTextEncodersAreNamed) {
+  const TempFolder folder;
+  const std::pair<std::vector<std::string>, const char*> cases[] = {
+      {{"shared.weight", "encoder.block.0.layer.0.SelfAttention.q.weight"}, "T5"},
+      {{"text_model.embeddings.token_embedding.weight"}, "CLIP"},
+      {{"model.embed_tokens.weight", "model.layers.0.self_attn.q_norm.weight"}, "Qwen3"},
+      {{"something.else"}, "nothing that is known"},
+  };
+  for (const auto& [names, what] : cases) {
+    const fs::path file = folder.Write("f.safetensors", FileWith(names));
+    ModelFiles files = fs::path(QWEN_IMAGE_SOURCE_DIR) / "models/tiny";
+    files.text_encoder = file;
+    EXPECT_THAT(MessageOf(ErrorKind::kBadInput,
+                          [&] {
+                            LocateModelParts(files);  // says it of files that it knows nothing of
+                            WeightStore(file, Component::kTextEncoder);
+                          }),
+                AllOf(HasSubstr("the text_encoder is expected here"), HasSubstr(what)));
+  }
 }
 
 TEST(Recognize, ConfigsOfOtherModelsAreRefused) {

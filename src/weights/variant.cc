@@ -6,12 +6,14 @@ namespace qwen_image {
 namespace {
 
 Variant TellFromFiles(const ModelParts& parts, bool zero_cond_t) {
-  if (zero_cond_t) return {"edit-2511", "the transformer has zero_cond_t"};
+  if (zero_cond_t) return {"edit-2511", "the transformer's zero_cond_t"};
   // The index speaks for the folder's own transformer only.
   const bool own = parts.transformer.parent_path() == parts.root;
   const std::string pipeline = own ? parts.pipeline_class : "";
   if (pipeline.empty())
-    return {"", "no model_index.json tells, and the tensors of Qwen-Image, Edit and Edit-2509 are alike"};
+    return {"",
+            "no model_index.json speaks for this transformer, and the tensors of Qwen-Image, Edit and "
+            "Edit-2509 are alike"};
   const std::string how = "model_index.json: " + pipeline;
   if (pipeline == "QwenImageEditPlusPipeline") return {"edit-2509", how};
   if (pipeline.starts_with("QwenImageEdit")) return {"edit", how};

@@ -94,6 +94,7 @@ std::string WeightBinder::PrefixHint(const std::vector<std::string>& unexpected)
 }
 
 void WeightBinder::Finish() {
+  store_.ThrowIfDamaged();
   const std::vector<std::string> unexpected = Unexpected();
   if (missing_.empty() && misshapen_.empty() && unreadable_.empty() && unexpected.empty()) {
     if (loras_) loras_->Finish();  // what a broken model does not have is no fault of a LoRA's

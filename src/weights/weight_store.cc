@@ -249,4 +249,8 @@ void WeightStore::ReleasePages() const {
   for (const auto& file : files_) file->file().ReleasePages();
 }
 
+void WeightStore::ThrowIfDamaged() const {
+  for (const auto& file : files_) file->file().ThrowIfDamaged();
+}
+
 }  // namespace qwen_image

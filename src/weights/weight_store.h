@@ -47,6 +47,9 @@ class WeightStore {
 
   int64_t total_bytes() const;  // of all mapped files
   void ReleasePages() const;    // see MappedFile
+  // Throws Error kBadInput if a file was changed or truncated since it was opened: nothing that was computed
+  // with the weights can be trusted then.
+  void ThrowIfDamaged() const;
 
  private:
   friend class WeightBinder;

@@ -51,6 +51,10 @@ WeightTensor::WeightTensor(StoredIn values, StoredIn scale)
     : values_(values), parts_({scale}), shape_(values.tensor->shape) {
   WeightCoding coding{
       .blocks = FindBlockFormat(values.tensor->dtype), .scales = ReadScales(*scale.tensor), .groups = {}};
+  if (!coding.blocks) {
+    problem_ = fmt::format("has type {} and a scale, which this version does not read", values.tensor->dtype);
+    return;
+  }
   const auto count = static_cast<int64_t>(coding.scales.size());
   const bool a_row_each = count == rows() && WithoutOnes(scale.tensor->shape).size() <= 1;
   if (count != 1 && !a_row_each) {
@@ -116,6 +120,7 @@ bool WeightTensor::FitTo(const Shape& wanted) {
       break;
     }
   }
+  if (!settled()) return false;  // the shape is that of the packed words, not of values
   if (shape_ == wanted) return true;
   if (channels_last_ || (WithoutOnes(shape_) != WithoutOnes(wanted) && !IsFolded(shape_, wanted)))
     return false;

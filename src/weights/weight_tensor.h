@@ -40,6 +40,7 @@ class WeightTensor {
   int64_t bytes() const;                                         // of the values and the parts
   bool quantized() const;                                        // less than 16 bits a value
   bool channels_last() const { return channels_last_; }
+  bool settled() const { return possible_.size() < 2; }  // see FitTo
 
   // A convolution that is stored as [out, kernel…, in].
   void SetChannelsLast();

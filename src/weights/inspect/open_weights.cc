@@ -5,6 +5,7 @@
 #include <set>
 
 #include "core/fail.h"
+#include "files/folder.h"
 #include "files/text.h"
 #include "weights/weight_files.h"
 
@@ -12,16 +13,6 @@ namespace qwen_image {
 namespace {
 
 namespace fs = std::filesystem;
-
-bool IsFolder(const fs::path& path) {
-  std::error_code error;
-  return fs::is_directory(path, error);
-}
-
-bool Exists(const fs::path& path) {
-  std::error_code error;
-  return fs::exists(path, error);
-}
 
 // Does `read`; a file that cannot be read becomes a finding, so that the others can still be looked at.
 template <typename Read>
@@ -40,8 +31,7 @@ bool ReadOrNote(const fs::path& path, InspectedComponent& component, const Read&
 }
 
 bool AddFile(const fs::path& path, InspectedComponent& component) {
-  return ReadOrNote(path, component,
-                    [&] { component.files.push_back(OpenWeightFile(path)); });
+  return ReadOrNote(path, component, [&] { component.files.push_back(OpenWeightFile(path)); });
 }
 
 // Lists the tensors of all files; one that is in two is a finding.

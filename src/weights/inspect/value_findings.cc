@@ -103,8 +103,9 @@ void FindDuplicates(const InspectedComponent& component, FindingCollector& findi
   std::map<std::string, Duplicates> blocks;
   for (const auto& [content, names] : by_content) {
     if (names.size() < 2) continue;
-    const bool one_role = std::all_of(names.begin(), names.end(),
-                                      [&](const auto& name) { return RoleOf(name) == RoleOf(names[0]); });
+    const bool one_role = std::all_of(names.begin(), names.end(), [&first = names[0]](const auto& name) {
+      return RoleOf(name) == RoleOf(first);
+    });
     const std::string folded = FoldedName(names);
     const size_t brace = folded.rfind('}');
     if (one_role && brace != folded.npos) {

@@ -269,6 +269,8 @@ WeightDiff DiffWeights(const std::filesystem::path& path_a, const std::filesyste
     }
   }
   CompareValues(comparisons, context);
+  ThrowIfDamaged(a);
+  ThrowIfDamaged(b);
   for (ComponentDiff& component : diff.components) {
     std::stable_sort(component.tensors.begin(), component.tensors.end(),
                      [](const auto& x, const auto& y) { return SortKey(x) > SortKey(y); });

@@ -117,6 +117,12 @@ void ProgressCounter::Done(int64_t bytes) {
   if (context_.progress) context_.progress(done_, total_);
 }
 
+void ThrowIfDamaged(const std::vector<InspectedComponent>& components) {
+  for (const InspectedComponent& component : components) {
+    for (const auto& file : component.files) file->file().ThrowIfDamaged();
+  }
+}
+
 void ScanTensors(std::vector<InspectedComponent>& components, const ScanContext& context) {
   const std::vector<Chunk> chunks = AllChunks(components);
   struct Result {
@@ -134,6 +140,7 @@ void ScanTensors(std::vector<InspectedComponent>& components, const ScanContext&
     ReleasePages(chunk.bytes);
     progress.Done(static_cast<int64_t>(chunk.bytes.size()));
   });
+  ThrowIfDamaged(components);
   for (InspectedComponent& component : components) {
     for (InspectedTensor& tensor : component.tensors) {
       if (tensor.values) tensor.statistics = ValueStatistics();

@@ -20,13 +20,16 @@ struct ScanContext {
   std::function<void(int64_t done_bytes, int64_t total_bytes)> progress;
 };
 
-// Fills in checksums and statistics. Throws Error kInterrupted.
+// Fills in checksums and statistics. Throws Error kInterrupted, and kBadInput if a file changes meanwhile.
 void ScanTensors(std::vector<InspectedComponent>& components, const ScanContext& context);
 
 // Opens the files again, makes the system forget what it kept of them, reads about `max_bytes` at most
 // (evenly spread) in another way than the first time, and compares checksums with those of ScanTensors.
 SecondReading ReadAgain(const std::vector<InspectedComponent>& components, int64_t max_bytes,
                         const ScanContext& context);
+
+// Throws Error kBadInput if a file was changed or truncated since it was opened.
+void ThrowIfDamaged(const std::vector<InspectedComponent>& components);
 
 // Counts work done by all threads and passes it on.
 class ProgressCounter {

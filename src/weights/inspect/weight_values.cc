@@ -101,9 +101,8 @@ void WeightValues::Read(int64_t first, int64_t count, double* to) const {
 
 void WeightValues::ReleasePages(int64_t first, int64_t count) const {
   const auto release = [&](const StoredTensor& entry, int64_t block_values, int64_t block_bytes) {
-    qwen_image::ReleasePages(
-        entry.bytes.subspan(static_cast<size_t>(first / block_values * block_bytes),
-                            static_cast<size_t>(count / block_values * block_bytes)));
+    qwen_image::ReleasePages(entry.bytes.subspan(static_cast<size_t>(first / block_values * block_bytes),
+                                                 static_cast<size_t>(count / block_values * block_bytes)));
   };
   if (const auto* packed = std::get_if<MlxQuantizedTensor>(&source_)) {
     const int group_size = packed->quantization().group_size;

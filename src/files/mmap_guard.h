@@ -1,0 +1,21 @@
+// What happens when a mapped file becomes shorter: reading a page that is gone raises SIGBUS, which ends the
+// process. With the guard such pages read as zeros, and the mapping is marked, so that whoever computed with
+// them learns that the result is worth nothing (MappedFile::ThrowIfDamaged).
+#pragma once
+
+#include <cstddef>
+#include <span>
+
+namespace qwen_image {
+
+// Handles SIGBUS from now on, in the whole process; a fault outside of mapped files goes to the handler that
+// was there before. A program decides this, not the library. More than one call does no harm.
+void InstallTruncationGuard();
+
+// For MappedFile: the ranges that the guard knows.
+class GuardedMapping;
+GuardedMapping* GuardMapping(std::span<const std::byte> bytes);
+void UnguardMapping(GuardedMapping* mapping);  // before the range is unmapped
+bool WasCut(const GuardedMapping* mapping);    // a page of it was found missing
+
+}  // namespace qwen_image

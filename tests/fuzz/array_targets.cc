@@ -1,0 +1,70 @@
+// Arrays and pictures.
+#include <zlib.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <cstdlib>
+#include <span>
+#include <string>
+
+#include "files/npy.h"
+#include "files/npz.h"
+#include "files/png.h"
+#include "inputs.h"
+#include "targets.h"
+
+namespace qwen_image {
+namespace {
+
+uint32_t BigEndian(std::string_view bytes) {
+  uint32_t value = 0;
+  for (const char byte : bytes.substr(0, 4)) value = value << 8 | static_cast<uint8_t>(byte);
+  return value;
+}
+
+// Every change of a chunk breaks its checksum: without this, libpng would see nothing but broken ones.
+std::string WithRightChecksums(std::string_view bytes) {
+  std::string png(bytes);
+  for (size_t at = 8; at + 12 <= png.size();) {
+    const size_t length = BigEndian(bytes.substr(at));
+    if (length > png.size() - at - 12) break;
+    const auto* chunk = reinterpret_cast<const Bytef*>(png.data() + at + 4);
+    const uint64_t checksum = crc32(0, chunk, static_cast<uInt>(length + 4));
+    for (size_t i = 0; i < 4; ++i) png[at + 8 + length + i] = static_cast<char>(checksum >> (24 - 8 * i));
+    at += 12 + length;
+  }
+  return png;
+}
+
+}  // namespace
+
+void FuzzNpy(std::string_view bytes) {
+  ParseNpy(std::as_bytes(std::span(bytes)), "input.npy");
+  const MemoryFile file(bytes);
+  ReadNpyFloat(file.path());
+}
+
+void FuzzNpz(std::string_view bytes) {
+  const MemoryFile input(bytes);
+  const NpzFile file(input.path());
+  std::array<std::byte, 1000> piece;
+  for (size_t i = 0; i < file.members().size(); ++i) {
+    const NpyHeader& header = file.members()[i].header;
+    const uint64_t total = static_cast<uint64_t>(header.count) * header.type.size;
+    for (uint64_t at = 0; at < total; at += piece.size()) {
+      file.Read(i, at, std::span(piece).first(std::min<uint64_t>(piece.size(), total - at)));
+    }
+  }
+}
+
+void FuzzPng(std::string_view bytes) {
+  for (const std::string& picture : {WithRightChecksums(bytes), std::string(bytes)}) {
+    const MemoryFile file(picture);
+    const RgbImage image = ReadPng(file.path());
+    if (image.pixels.size() != static_cast<size_t>(image.width * image.height * 3)) std::abort();
+    ReadPngText(file.path());
+  }
+}
+
+}  // namespace qwen_image

@@ -1,0 +1,50 @@
+// Every parser of untrusted bytes as a function that a fuzzer, or a replay of the corpus, can call. Whatever
+// the bytes are, a target returns or throws Error kBadInput; RunTarget takes anything else for a bug.
+#pragma once
+
+#include <string_view>
+
+namespace qwen_image {
+
+void FuzzComponent(std::string_view bytes);  // a component's number, its config.json, NUL, its weights
+void FuzzConfig(std::string_view bytes);     // config.json of each component
+void FuzzGguf(std::string_view bytes);
+void FuzzIndex(std::string_view bytes);    // *.safetensors.index.json
+void FuzzInspect(std::string_view bytes);  // a weight file, as `qwen-image inspect` reads it
+void FuzzLora(std::string_view bytes);
+void FuzzNames(std::string_view bytes);  // the name of a tensor
+void FuzzNpy(std::string_view bytes);
+void FuzzNpz(std::string_view bytes);
+void FuzzPng(std::string_view bytes);
+void FuzzSafetensors(std::string_view bytes);
+void FuzzTokenizer(std::string_view bytes);  // tokenizer.json, NUL, tokenizer_config.json
+void FuzzWeights(std::string_view bytes);    // a weight file, every tensor bound and decoded
+
+struct FuzzTarget {
+  std::string_view name;  // also that of its folder in corpus/
+  void (*run)(std::string_view bytes);
+};
+inline constexpr FuzzTarget kFuzzTargets[] = {
+    {"component", FuzzComponent},
+    {"config", FuzzConfig},
+    {"gguf", FuzzGguf},
+    {"index", FuzzIndex},
+    {"inspect", FuzzInspect},
+    {"lora", FuzzLora},
+    {"names", FuzzNames},
+    {"npy", FuzzNpy},
+    {"npz", FuzzNpz},
+    {"png", FuzzPng},
+    {"safetensors", FuzzSafetensors},
+    {"tokenizer", FuzzTokenizer},
+    {"weights", FuzzWeights},
+};
+
+// Null if there is none of this name.
+const FuzzTarget* FindTarget(std::string_view name);
+
+// Aborts, so that a fuzzer keeps the input, unless the target returns or throws an Error kBadInput whose
+// message can be shown on a terminal.
+void RunTarget(const FuzzTarget& target, std::string_view bytes);
+
+}  // namespace qwen_image

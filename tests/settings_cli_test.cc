@@ -1,0 +1,157 @@
+// The settings in a picture's metadata: drawing it again.
+#include "cli_fixture.h"
+#include "files/npy.h"
+
+namespace qwen_image {
+namespace {
+
+TEST_F(Cli, DrawsAPictureAgainFromItsMetadata) {
+  const Arguments request = {"<|im_start|>ein \"roter\" Kreis, 红色\n",
+                             "--negative-prompt",
+                             "blur",
+                             "--size",
+                             "96x64",
+                             "--steps",
+                             "3",
+                             "--cfg",
+                             "2.5",
+                             "--seed",
+                             "18446744073709551615",
+                             "--max-sequence-length",
+                             "7",
+                             "--vae-tiling",
+                             "on",
+                             "--reference-special-tokens"};
+  ASSERT_EQ(Run(Arguments{"generate", "-q", "-o", "first.png"} + request).exit_code, 0);
+  ASSERT_EQ(Run({"generate", "-q", "-o", "again.png", "--from", "first.png"}).exit_code, 0);
+  EXPECT_EQ(ReadPng(Path("again.png")).pixels, ReadPng(Path("first.png")).pixels);
+  EXPECT_EQ(ReadPngText(Path("again.png")), ReadPngText(Path("first.png")));
+}
+
+TEST_F(Cli, OptionsOverrideTheMetadata) {
+  ASSERT_EQ(Run(Arguments{"generate", "a star", "-q", "-o", "first.png", "--vae-tiling", "on",
+                          "--max-sequence-length", "100", "--seed", "5"} +
+                kQuick)
+                .exit_code,
+            0);
+  const std::pair<Arguments, Json> cases[] = {
+      {{"--prompt", ""}, {{"prompt", ""}}},
+      {{"--negative-prompt", ""}, {{"negative_prompt", ""}}},
+      {{"--size", "32x64"}, {{"width", 32}, {"height", 64}}},
+      {{"--width", "32"}, {{"width", 32}, {"height", 48}}},
+      {{"--steps", "1"}, {{"steps", 1}}},
+      {{"--cfg", "1"}, {{"cfg", 1.0}}},
+      {{"--seed", "0"}, {{"seed", 0}}},
+      {{"--max-sequence-length", "9"}, {{"max_sequence_length", 9}}},
+      {{"--vae-tiling", "off"}, {{"vae_tiling", "off"}}},
+      {{"--vae-tiling", "auto"}, {{"vae_tiling", "auto"}}},
+      {{"--reference-special-tokens"}, {{"reference_special_tokens", true}}}};
+  const Json first = Describe({"--from", "first.png"});
+  EXPECT_EQ(first.at("seed"), 5);
+  for (const auto& [arguments, changes] : cases) {
+    SCOPED_TRACE(testing::PrintToString(arguments));
+    Json expected = first, found = Describe(Arguments{"--from", "first.png"} + arguments);
+    expected.update(changes);
+    for (const char* key :
+         {"seconds", "peak_memory_mb", "prompt_tokens", "prompt_truncated"}) {  // no settings
+      expected.erase(key);
+      found.erase(key);
+    }
+    EXPECT_EQ(found, expected);
+  }
+  EXPECT_EQ(Draw({"--from", "first.png", "--seed", "9"}).pixels,
+            Draw(kQuick + Arguments{"a star", "--seed", "9"}).pixels);
+
+  folder_.Write("prompts.txt", "a ring\n");
+  EXPECT_EQ(Draw({"--from", "first.png", "--prompts", "prompts.txt"}).pixels,
+            Draw(kQuick + Arguments{"a ring", "--seed", "5"}).pixels);
+}
+
+TEST_F(Cli, APictureFromGivenLatentsNeedsThemAgain) {
+  const std::vector<float> zeros(12 * 64);
+  WriteNpy(Path("noise.npy"), zeros.data(), {1, 12, 64});
+  ASSERT_EQ(
+      Run(Arguments{"generate", "x", "-q", "--latents", "noise.npy", "-o", "first.png"} + kQuick).exit_code,
+      0);
+  ExpectRefused({"generate", "--from", "first.png"}, kUsage, "noise.npy");
+  EXPECT_EQ(Draw({"--from", "first.png", "--latents", "noise.npy"}).pixels,
+            ReadPng(Path("first.png")).pixels);
+}
+
+TEST_F(Cli, RefusesPicturesWithoutUsableSettings) {
+  const RgbImage dot{1, 1, {1, 2, 3}};
+  WritePng(Path("foreign.png"), dot, {{"Software", "another"}});
+  folder_.Write("text.png", "no picture");
+  folder_.Write("cut.png", ReadBytes(Path("foreign.png")).substr(0, 40));
+  ExpectRefused({"generate", "--from", "foreign.png"}, kBadInput, "foreign.png: the picture carries no");
+  ExpectRefused({"generate", "--from", "text.png"}, kBadInput, "text.png is not a PNG");
+  ExpectRefused({"generate", "--from", "cut.png"}, kBadInput, "cut.png");
+  ExpectRefused({"generate", "--from", "absent.png"}, kBadInput, "absent.png");
+  ExpectRefused({"generate", "--from", "."}, kBadInput, ".");
+}
+
+TEST_F(Cli, APictureOfAnotherModelNeedsThatModel) {
+  const ModelCopy other(Path("other"));
+  const std::string model = other.path().string();
+  Run(Arguments{"generate", "x", "-q", "-m", model, "-o", "other.png"} + kQuick);
+  ExpectRefused({"generate", "--from", "other.png"}, kUsage,
+                "\"" + other.path().filename().string() + "\"; say where it is");
+  EXPECT_EQ(Draw({"--from", "other.png", "-m", model}).pixels, ReadPng(Path("other.png")).pixels);
+}
+
+TEST_F(Cli, RefusesHostileSettings) {
+  const Json good = {{"prompt", "x"}, {"width", 32}, {"height", 32}, {"steps", 1}, {"cfg", 4.0}, {"seed", 1}};
+  const RgbImage dot{1, 1, {1, 2, 3}};
+  const auto expect_refused = [&](const std::string& settings, int exit_code, const std::string& message) {
+    SCOPED_TRACE(settings.substr(0, 100));
+    WritePng(Path("hostile.png"), dot, {{"qwen-image", settings}});
+    ExpectRefused({"generate", "--from", "hostile.png"}, exit_code, message);
+  };
+  WritePng(Path("good.png"), dot, {{"qwen-image", good.dump()}});
+  EXPECT_EQ(Draw({"--from", "good.png"}).width, 32) << "the base of all cases works";
+
+  expect_refused("{\"prompt\": ", kBadInput, "hostile.png: settings");
+  expect_refused("", kBadInput, "hostile.png: settings");
+  expect_refused("[]", kBadInput, "hostile.png: settings");
+  expect_refused("null", kBadInput, "hostile.png: settings");
+  expect_refused("{\"cfg\": NaN}", kBadInput, "hostile.png: settings");
+  expect_refused(std::string(100000, '['), kBadInput, "hostile.png: settings");
+  const std::tuple<const char*, Json, int> cases[] = {{"prompt", 5, kBadInput},
+                                                      {"negative_prompt", Json::array(), kBadInput},
+                                                      {"width", "32", kBadInput},
+                                                      {"width", -32, kBadInput},
+                                                      {"width", 1e300, kBadInput},
+                                                      {"width", 33, kUsage},
+                                                      {"height", 1'000'000, kUsage},
+                                                      {"height", nullptr, kBadInput},
+                                                      {"steps", 1'000'000'000, kUsage},
+                                                      {"steps", 0, kBadInput},
+                                                      {"steps", 2.5, kBadInput},
+                                                      {"steps", UINT64_MAX, kBadInput},
+                                                      {"cfg", "4", kBadInput},
+                                                      {"cfg", -1, kUsage},
+                                                      {"cfg", 1e300, kUsage},
+                                                      {"seed", -1, kBadInput},
+                                                      {"seed", "1", kBadInput},
+                                                      {"seed", 1.5, kBadInput},
+                                                      {"max_sequence_length", 0, kBadInput},
+                                                      {"max_sequence_length", 100000, kUsage},
+                                                      {"reference_special_tokens", "yes", kBadInput},
+                                                      {"vae_tiling", "sideways", kBadInput},
+                                                      {"vae_tiling", 1, kBadInput},
+                                                      {"latents", "\x1b[31m\n/etc/passwd", kUsage},
+                                                      {"latents", 1, kBadInput}};
+  for (const auto& [key, value, exit_code] : cases) {
+    Json bad = good;
+    bad[key] = value;
+    expect_refused(bad.dump(), exit_code, "");
+  }
+  for (const char* key : {"prompt", "width", "height", "steps", "cfg", "seed"}) {
+    Json bad = good;
+    bad.erase(key);
+    expect_refused(bad.dump(), kBadInput, key);
+  }
+}
+
+}  // namespace
+}  // namespace qwen_image
