@@ -150,6 +150,7 @@ class Conversion {
              ThreadPool& pool, const CancelFlag& cancel,
              const std::function<void(const ConvertProgress&)>& on_progress)
       : parts_(parts),
+        loras_(loras),
         plan_(plan),
         folder_(folder),
         cancel_(cancel),
@@ -219,11 +220,13 @@ class Conversion {
       note.push_back(ConvertedTensorJson(result_.tensors.back()));
     }
     store.ThrowIfDamaged();
+    loras_.ThrowIfDamaged();
     writer.Finish();
     folder_.NoteFinished(file, note);
   }
 
   const ModelParts& parts_;
+  const LoraSet& loras_;
   const Plan& plan_;
   WorkingFolder& folder_;
   const CancelFlag& cancel_;
