@@ -161,6 +161,15 @@ TEST_F(DoctorCli, CountsTheParametersOfPackedTensors) {
   }
 }
 
+TEST_F(DoctorCli, PartsOfDifferentModelsAreNotUsable) {
+  const fs::path part = folder_.path() / "text_encoder";
+  fs::create_directories(part);
+  fs::copy_file(kFormats / "configs/wide32/text_encoder/config.json", part / "config.json");
+  fs::copy_file(kFormats / "text_encoder_q8_0.gguf", part / "text_encoder.gguf");
+  EXPECT_THAT(Findings(Describe({kTiny, "--text-encoder", part / "text_encoder.gguf"}, kNotUsable)),
+              HasSubstr("they belong to different models"));
+}
+
 TEST_F(DoctorCli, WrongUsage) {
   EXPECT_EQ(Doctor({kTiny, "--model", kTiny}).exit_code, kUsage);
   EXPECT_EQ(Doctor({kTiny, "--variant", "flux"}).exit_code, kUsage);

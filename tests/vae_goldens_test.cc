@@ -41,6 +41,17 @@ class VaeGoldens : public testing::Test {
   Compute compute_{pool_, never_};
 };
 
+// Files of other tools bring no config: the sizes stand in the tensors.
+TEST(VaeWithoutConfig, SizesAreReadOffTheTensors) {
+  for (const char* file : {"comfy_vae.safetensors", "mflux_q4/vae"}) {
+    SCOPED_TRACE(file);
+    const Vae vae(WeightStore(kGoldens / "formats" / file, Component::kVae));
+    EXPECT_EQ(vae.config().base_dim, 2);
+    EXPECT_EQ(vae.config().dim_mult, (std::vector<int64_t>{1, 2, 2, 2}));
+    EXPECT_EQ(vae.config().num_res_blocks, 2);
+  }
+}
+
 TEST_F(VaeGoldens, EncoderModuleByModule) {
   const ReferenceRun reference(kGoldens / "micro_encode_all");
   RunChecker checker(reference, CheckpointSelection("all"), {}, nullptr);

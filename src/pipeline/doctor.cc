@@ -8,6 +8,7 @@
 #include "model/prompt.h"
 #include "pipeline/doctor_estimate.h"
 #include "pipeline/memory_check.h"
+#include "pipeline/parts_fit.h"
 #include "weights/memory.h"
 #include "weights/model_defaults.h"
 #include "weights/recognize.h"
@@ -196,19 +197,8 @@ class Doctor {
   }
 
   void ExamineFit() {
-    const int64_t text_width = text_encoder_->config().hidden_size,
-                  joint_width = transformer_->config().joint_attention_dim;
-    if (text_width != joint_width) {
-      Note(Health::kBroken, "text_encoder",
-           fmt::format("its width is {}, but the transformer expects {}: they belong to different models",
-                       text_width, joint_width));
-    }
-    const int64_t z_dim = vae_->config().z_dim, channels = transformer_->config().out_channels;
-    if (z_dim != channels) {
-      Note(Health::kBroken, "vae",
-           fmt::format("it has {} latent channels, but the transformer {}: they belong to different models",
-                       z_dim, channels));
-    }
+    Try("parts",
+        [&] { CheckPartsFit(text_encoder_->config(), transformer_->config(), vae_->config(), parts_.root); });
   }
 
   void ExaminePictures() {
