@@ -133,8 +133,9 @@ int RunBisect(BisectOptions options, const DebugOptions& debug, const CancelFlag
   GenerateOptions& generate = options.generate;
   FillFromReference(reference, generate);
   const GenerateRequest request = MakeRequest(generate);
-  const Pipeline pipeline(FindModel(generate.files),
-                          {.threads = generate.threads, .check_memory = !generate.ignore_memory});
+  const Pipeline pipeline(FindModel(generate.files), {.threads = generate.threads,
+                                                      .check_memory = !generate.ignore_memory,
+                                                      .precision = generate.PrecisionInUse()});
   pipeline.Check(request);
 
   // 2. Search.

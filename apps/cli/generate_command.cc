@@ -126,7 +126,9 @@ int RunGenerate(GenerateOptions options, const DebugOptions& debug_options, cons
   // 2. Load the model and check all requests before the first is drawn.
   const ModelFiles model = FindModel(options.files);
   const auto load_start = std::chrono::steady_clock::now();
-  const Pipeline pipeline(model, {.threads = options.threads, .check_memory = !options.ignore_memory});
+  const Pipeline pipeline(model, {.threads = options.threads,
+                                  .check_memory = !options.ignore_memory,
+                                  .precision = options.PrecisionInUse()});
   const double load_seconds =
       std::chrono::duration<double>(std::chrono::steady_clock::now() - load_start).count();
   for (const Job& job : jobs) pipeline.Check(job.request);
