@@ -62,10 +62,10 @@ void MlxGroups::Unpack(int64_t first_group, int64_t count, uint8_t* to) const {
              static_cast<size_t>(count * group_size), to);
 }
 
-void MlxGroups::ReadScaleAndBias(int64_t group, float* scale, float* bias) const {
-  const auto at = static_cast<size_t>(group);
-  ConvertToFloat(scales + at * SizeOf(scales_dtype), scales_dtype, 1, scale);
-  ConvertToFloat(biases + at * SizeOf(biases_dtype), biases_dtype, 1, bias);
+void MlxGroups::ReadScales(int64_t first_group, int64_t count, float* scales_to, float* biases_to) const {
+  const auto at = static_cast<size_t>(first_group);
+  ConvertToFloat(scales + at * SizeOf(scales_dtype), scales_dtype, count, scales_to);
+  ConvertToFloat(biases + at * SizeOf(biases_dtype), biases_dtype, count, biases_to);
 }
 
 void MlxGroups::Dequantize(int64_t first_group, int64_t count, float* to) const {
@@ -74,7 +74,7 @@ void MlxGroups::Dequantize(int64_t first_group, int64_t count, float* to) const 
   for (int64_t group = first_group; group < first_group + count; ++group) {
     Unpack(group, 1, q.data());
     float scale, bias;
-    ReadScaleAndBias(group, &scale, &bias);
+    ReadScales(group, 1, &scale, &bias);
     for (size_t i = 0; i < size; ++i) to[i] = scale * static_cast<float>(q[i]) + bias;
     to += size;
   }

@@ -19,9 +19,11 @@ void UnpackRow(const WeightMatrix& w, int64_t row, int64_t first, int64_t depth,
   const int64_t begin = (row * w.cols + first) / coding.unit(), count = depth / coding.unit();
   if (!coding.blocks) {
     coding.groups.Unpack(begin, count, q);
+    coding.groups.ReadScales(begin, count, scales, biases);
     const int copies = coding.groups.group_size / group;  // a group of 128 is two of 64
-    for (int64_t i = 0; i < count * copies; ++i) {
-      coding.groups.ReadScaleAndBias(begin + i / copies, scales + i, biases + i);
+    for (int64_t i = count * copies - 1; i > 0 && copies > 1; --i) {
+      scales[i] = scales[i / copies];
+      biases[i] = biases[i / copies];
     }
     return;
   }
