@@ -13,6 +13,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
+#include <type_traits>
 
 #include "core/dtype.h"
 #include "hwy/cache_control.h"
@@ -113,25 +114,70 @@ HWY_INLINE hn::Vec<D> FoursOfRows(D d, const uint8_t* const* rows, int64_t byte)
   }
 }
 
+// Four vectors, of which r[i] holds four elements of each of rows i, i + 4, i + 8, …, become four that hold
+// one element of every row.
+HWY_INLINE void TransposeFours(VF32& r0, VF32& r1, VF32& r2, VF32& r3) {
+  const F32 d;
+  const hn::Repartition<uint64_t, F32> d64;
+  const auto low01 = hn::BitCast(d64, hn::InterleaveLower(d, r0, r1));
+  const auto low23 = hn::BitCast(d64, hn::InterleaveLower(d, r2, r3));
+  const auto high01 = hn::BitCast(d64, hn::InterleaveUpper(d, r0, r1));
+  const auto high23 = hn::BitCast(d64, hn::InterleaveUpper(d, r2, r3));
+  r0 = hn::BitCast(d, hn::InterleaveLower(d64, low01, low23));
+  r1 = hn::BitCast(d, hn::InterleaveUpper(d64, low01, low23));
+  r2 = hn::BitCast(d, hn::InterleaveLower(d64, high01, high23));
+  r3 = hn::BitCast(d, hn::InterleaveUpper(d64, high01, high23));
+}
+
 // Transposes kLanes rows × 4 elements: panel[k][0…kLanes).
 template <class Load>
 HWY_INLINE void PackFours(const uint8_t* const* rows, int64_t k, float* HWY_RESTRICT panel) {
   const F32 d;
   const hn::Rebind<typename Load::Raw, F32> draw;
-  const hn::Repartition<uint64_t, F32> d64;
   const int64_t byte = k * static_cast<int64_t>(sizeof(typename Load::Raw));
-  const VF32 r0 = Load::Convert(d, FoursOfRows(draw, rows + 0, byte));
-  const VF32 r1 = Load::Convert(d, FoursOfRows(draw, rows + 1, byte));
-  const VF32 r2 = Load::Convert(d, FoursOfRows(draw, rows + 2, byte));
-  const VF32 r3 = Load::Convert(d, FoursOfRows(draw, rows + 3, byte));
-  const auto low01 = hn::BitCast(d64, hn::InterleaveLower(d, r0, r1));
-  const auto low23 = hn::BitCast(d64, hn::InterleaveLower(d, r2, r3));
-  const auto high01 = hn::BitCast(d64, hn::InterleaveUpper(d, r0, r1));
-  const auto high23 = hn::BitCast(d64, hn::InterleaveUpper(d, r2, r3));
-  hn::StoreU(hn::BitCast(d, hn::InterleaveLower(d64, low01, low23)), d, panel);
-  hn::StoreU(hn::BitCast(d, hn::InterleaveUpper(d64, low01, low23)), d, panel + kTileCols);
-  hn::StoreU(hn::BitCast(d, hn::InterleaveLower(d64, high01, high23)), d, panel + 2 * kTileCols);
-  hn::StoreU(hn::BitCast(d, hn::InterleaveUpper(d64, high01, high23)), d, panel + 3 * kTileCols);
+  VF32 r0 = Load::Convert(d, FoursOfRows(draw, rows + 0, byte));
+  VF32 r1 = Load::Convert(d, FoursOfRows(draw, rows + 1, byte));
+  VF32 r2 = Load::Convert(d, FoursOfRows(draw, rows + 2, byte));
+  VF32 r3 = Load::Convert(d, FoursOfRows(draw, rows + 3, byte));
+  TransposeFours(r0, r1, r2, r3);
+  hn::StoreU(r0, d, panel);
+  hn::StoreU(r1, d, panel + kTileCols);
+  hn::StoreU(r2, d, panel + 2 * kTileCols);
+  hn::StoreU(r3, d, panel + 3 * kTileCols);
+}
+
+// Two neighbours of 16 bits become two floats, one `panel` row each.
+HWY_INLINE void StorePairsOfBF16(VF32 pairs, float* HWY_RESTRICT panel) {
+  const F32 d;
+  const hn::Rebind<uint32_t, F32> du32;
+  const auto bits = hn::BitCast(du32, pairs);
+  hn::StoreU(hn::BitCast(d, hn::ShiftLeft<16>(bits)), d, panel);
+  hn::StoreU(hn::BitCast(d, hn::And(bits, hn::Set(du32, 0xffff0000u))), d, panel + kTileCols);
+}
+
+// Transposes kLanes rows × 8 elements as pairs, which takes half the shuffles, and converts them afterwards.
+HWY_INLINE void PackEightsOfBF16(const uint8_t* const* rows, int64_t k, float* HWY_RESTRICT panel) {
+  const F32 d;
+  VF32 r0 = FoursOfRows(d, rows + 0, 2 * k);
+  VF32 r1 = FoursOfRows(d, rows + 1, 2 * k);
+  VF32 r2 = FoursOfRows(d, rows + 2, 2 * k);
+  VF32 r3 = FoursOfRows(d, rows + 3, 2 * k);
+  TransposeFours(r0, r1, r2, r3);
+  StorePairsOfBF16(r0, panel);
+  StorePairsOfBF16(r1, panel + 2 * kTileCols);
+  StorePairsOfBF16(r2, panel + 4 * kTileCols);
+  StorePairsOfBF16(r3, panel + 6 * kTileCols);
+}
+
+// One cache line of each of kLanes rows.
+template <class Load>
+HWY_INLINE void PackLine(const uint8_t* const* rows, int64_t k, float* HWY_RESTRICT panel) {
+  constexpr int64_t kLine = 64 / sizeof(typename Load::Raw);
+  if constexpr (std::is_same_v<Load, LoadBF16>) {
+    for (int64_t i = 0; i < kLine; i += 8) PackEightsOfBF16(rows, k + i, panel + i * kTileCols);
+  } else {
+    for (int64_t i = 0; i < kLine; i += 4) PackFours<Load>(rows, k + i, panel + i * kTileCols);
+  }
 }
 #endif
 
@@ -141,6 +187,23 @@ HWY_INLINE void PrefetchToL2(const void* p) {
   __builtin_prefetch(p, 0, 2);
 #endif
 }
+
+// Fetches memory that will be read soon, a few lines with every tile, so that the fetches cost no waiting.
+class FetchAhead {
+ public:
+  FetchAhead() = default;  // nothing
+  FetchAhead(const float* data, int64_t floats, int64_t tiles)
+      : next_(data), end_(data + floats), step_(RoundUp(CeilDiv(floats, tiles), kLine)) {}
+  HWY_INLINE void WithTile() {
+    for (const float* end = std::min(end_, next_ + step_); next_ < end; next_ += kLine) PrefetchToL2(next_);
+  }
+
+ private:
+  static constexpr int64_t kLine = 64 / sizeof(float);
+  const float* next_ = nullptr;
+  const float* end_ = nullptr;
+  int64_t step_ = 0;  // floats a tile
+};
 
 template <class Load>
 void PackPanelOf(const uint8_t* const* rows /*[kTileCols]*/, DType dtype, int64_t depth,
@@ -153,10 +216,8 @@ void PackPanelOf(const uint8_t* const* rows /*[kTileCols]*/, DType dtype, int64_
   constexpr int64_t kLine = 64 / kSize;
   for (; k + kLine <= depth; k += kLine) {
     for (int64_t i = 0; i < kTileCols; ++i) PrefetchToL2(rows[i] + k * kSize + next);
-    for (int64_t half = 0; half < kTileCols; half += kLanes) {
-      for (int64_t i = k; i < k + kLine; i += 4)
-        PackFours<Load>(rows + half, i, panel + i * kTileCols + half);
-    }
+    PackLine<Load>(rows, k, panel + k * kTileCols);
+    PackLine<Load>(rows + kLanes, k, panel + k * kTileCols + kLanes);
   }
   for (; k + 4 <= depth; k += 4) {
     PackFours<Load>(rows, k, panel + k * kTileCols);
@@ -222,14 +283,14 @@ HWY_INLINE void TileToOutput(int64_t rows, int64_t cols, const float* a, const f
 
 enum class GemmStart { kBias, kOutput };  // what the products are added to
 
-// One task of y = a · wᵀ + bias, or of y += a · wᵀ. pack_rows(row, rows, k, depth, to) writes rows of `a` at
-// stride kDepthBlock.
-template <class PackRows>
+// One task of y = a · wᵀ + bias, or of y += a · wᵀ. `rows_of` is either PackedRows, or a function
+// (row, rows, k, depth, to) that writes rows of `a` at stride kDepthBlock.
+template <class RowsOf>
 class GemmRun {
  public:
-  GemmRun(const GemmTask& task, const WeightMatrix& w, const float* bias, const PackRows& pack_rows, float* y,
+  GemmRun(const GemmTask& task, const WeightMatrix& w, const float* bias, const RowsOf& rows_of, float* y,
           GemmStart start = GemmStart::kBias)
-      : task_(task), w_(w), pack_rows_(pack_rows), y_(y), start_(start) {
+      : task_(task), w_(w), rows_of_(rows_of), y_(y), start_(start) {
     a_ = ThreadScratch((kRowBlock + kStripCols + kTileCols) * kDepthBlock + kStripCols);
     b_ = a_ + kRowBlock * kDepthBlock;
     decoded_ = b_ + kStripCols * kDepthBlock;
@@ -260,9 +321,9 @@ class GemmRun {
   // y[row…, task's columns] += a[row…, k_begin…k_end) · wᵀ
   void MultiplyRows(int64_t row, int64_t rows, int64_t k_begin, int64_t k_end, bool pack_panels,
                     bool keep_panels) {
-    for (int64_t k = k_begin; k < k_end; k += kDepthBlock) {
-      pack_rows_(row, rows, k, std::min(kDepthBlock, k_end - k), a_ + (k - k_begin) * rows);
-    }
+    PackRows(row, rows, k_begin, k_end);
+    const int64_t tiles = CeilDiv(rows, kTileRows);
+    FetchAhead next_rows = keep_panels ? NextRows(row, rows, k_begin, tiles) : FetchAhead();
     for (int64_t col = task_.col_begin; col < task_.col_end; col += kTileCols) {
       const int64_t cols = std::min(kTileCols, task_.col_end - col);
       float* const panel = keep_panels ? b_ + (col - task_.col_begin) * kDepthBlock : b_;
@@ -273,13 +334,51 @@ class GemmRun {
         if (pack_panels) PackWeights(col, cols, k, depth, next, panel);
         const float* const bias =
             k == 0 && start_ == GemmStart::kBias ? bias_ + (col - task_.col_begin) : nullptr;
+        const float* const a = RowsAt(row, rows, k, k_begin);
+        FetchAhead next_panel =
+            pack_panels ? FetchAhead()
+                        : FetchAhead(panel + kTileCols * kDepthBlock, kTileCols * kDepthBlock, tiles);
         for (int64_t r = 0; r < rows; r += kTileRows) {
-          TileToOutput(std::min<int64_t>(kTileRows, rows - r), cols,
-                       a_ + (k - k_begin) * rows + r * kDepthBlock, panel, depth, bias,
+          next_rows.WithTile();
+          next_panel.WithTile();
+          TileToOutput(std::min<int64_t>(kTileRows, rows - r), cols, a + r * kDepthBlock, panel, depth, bias,
                        y_ + (row + r) * w_.rows + col, w_.rows);
         }
       }
     }
+  }
+
+  void PackRows([[maybe_unused]] int64_t row, [[maybe_unused]] int64_t rows, int64_t k_begin, int64_t k_end) {
+    if constexpr (!std::is_same_v<RowsOf, PackedRows>) {
+      for (int64_t k = k_begin; k < k_end; k += kDepthBlock) {
+        rows_of_(row, rows, k, std::min(kDepthBlock, k_end - k), a_ + (k - k_begin) * rows);
+      }
+    }
+  }
+
+  const float* RowsAt(int64_t row, [[maybe_unused]] int64_t rows, int64_t k,
+                      [[maybe_unused]] int64_t k_begin) const {
+    if constexpr (std::is_same_v<RowsOf, PackedRows>) {
+      return rows_of_.At(row, k);
+    } else {
+      return a_ + (k - k_begin) * rows;
+    }
+  }
+
+  // What the next call of MultiplyRows will read from memory.
+  FetchAhead NextRows([[maybe_unused]] int64_t row, [[maybe_unused]] int64_t rows, [[maybe_unused]] int64_t k,
+                      [[maybe_unused]] int64_t tiles) const {
+    if constexpr (std::is_same_v<RowsOf, PackedRows>) {
+      const bool last = row + rows >= task_.row_end;
+      const int64_t next_row = last ? task_.row_begin : row + rows;
+      const int64_t next_k = last ? k + kDepthBlock : k;
+      if (next_k < w_.cols) {
+        const int64_t panels = CeilDiv(task_.col_end - task_.col_begin, kTileCols);
+        return FetchAhead(rows_of_.At(next_row, next_k),
+                          std::min(kRowBlock, task_.row_end - next_row) * kDepthBlock, tiles * panels);
+      }
+    }
+    return FetchAhead();
   }
 
   void PackWeights(int64_t col, int64_t cols, int64_t k, int64_t depth, int64_t next, float* panel) {
@@ -294,7 +393,7 @@ class GemmRun {
 
   const GemmTask task_;
   const WeightMatrix& w_;
-  const PackRows& pack_rows_;
+  const RowsOf& rows_of_;
   float* const y_;
   const GemmStart start_;
   float* a_;        // [depth blocks][rows][kDepthBlock]
