@@ -27,8 +27,9 @@ void ForTasks(int64_t count, int64_t multiplications, ThreadPool& pool,
 float* ThreadScratch(int64_t floats) {
   thread_local Tensor scratch;
   if (scratch.size() < floats) {
-    scratch = Tensor();  // give the old block back first
-    scratch = Tensor({floats});
+    constexpr int64_t kHugePage = 512 * 1024;  // floats
+    scratch = Tensor();                        // give the old block back first
+    scratch = Tensor({RoundUp(floats, kHugePage)});
   }
   return scratch.data();
 }

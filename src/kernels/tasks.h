@@ -23,7 +23,8 @@ void ForTasks(int64_t count, int64_t multiplications, ThreadPool& pool,
               const std::function<void(int64_t i)>& task);
 
 // The calling thread's scratch memory, 64-byte aligned, not initialised. It stays valid until the next call
-// on the same thread, and is kept for the thread's life: tasks need a few hundred KB, again and again.
+// on the same thread, and is kept for the thread's life: tasks need up to a huge page (2 MB), again and
+// again.
 float* ThreadScratch(int64_t floats);
 
 }  // namespace qwen_image
