@@ -37,7 +37,7 @@ inline constexpr int kTileRows = 12;
 #else
 inline constexpr int kTileRows = 6;
 #endif
-static_assert(kRowBlock % kTileRows == 0 && kStripCols % kTileCols == 0);
+static_assert(kRowBlock % kTileRows == 0 && kStripCols % kTileCols == 0 && kWidestTile % kTileCols == 0);
 
 // Sums a[r][0…depth) · b[0…depth)[c] in that order for a tile of kRows × kTileCols, then hands every vector
 // to store(row, column, sums). The sums live in registers: check the assembly for spills after any change

@@ -20,7 +20,6 @@ std::vector<GemmTask> CutProduct(int64_t first_row, int64_t rows, int64_t cols, 
   if (rows <= kRowBlock) {
     // The weights are used once, however narrow a strip is.
     constexpr int64_t kWantedStrips = 64;
-    constexpr int64_t kWidestTile = 32;
     const int64_t width =
         std::clamp(RoundUp(CeilDiv(cols, kWantedStrips), kWidestTile), kWidestTile, kStripCols);
     for (int64_t col = 0; col < cols; col += width) {

@@ -21,6 +21,9 @@ inline constexpr int64_t kRowBlock = 144;
 // enough.
 inline constexpr int64_t kStripCols = 384;
 
+// The columns of a register tile are this many or a whole part of it, whatever the instruction set.
+inline constexpr int64_t kWidestTile = 32;
+
 // y[rows, cols] = a[rows, depth] · wᵀ + bias, where `a` is produced block by block.
 struct GemmShape {
   int64_t rows = 0;
