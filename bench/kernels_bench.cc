@@ -138,6 +138,30 @@ void BM_RowWise(benchmark::State& state, int64_t rows, int64_t cols, F run) {
   state.counters["GB/s"] = benchmark::Counter(bytes * 1e-9, benchmark::Counter::kIsRate);
 }
 
+// RmsNorm and RopeInterleaved, in place; fused, or one after the other.
+void BM_RmsNormRope(benchmark::State& state, bool fused) {
+  constexpr int64_t kTokens = 1047, kHeads = 24, kDim = 128;
+  Tensor x = Random({kTokens, kHeads, kDim});
+  const Tensor weight = Random({kDim}), cos = Random({kTokens, kDim / 2}), sin = Random({kTokens, kDim / 2});
+  ThreadPool& pool = Pool(DefaultThreadCount());
+  for (auto _ : state) {
+    if (fused) {
+      RmsNormRope(x.data(), kTokens, kHeads, kDim, weight.data(), 1e-6f, cos.data(), sin.data(), pool);
+    } else {
+      RmsNorm(x.data(), kTokens * kHeads, kDim, weight.data(), 1e-6f, x.data(), pool);
+      RopeInterleaved(x.data(), kTokens, kHeads, kDim, cos.data(), sin.data(), pool);
+    }
+  }
+  const double bytes = 8.0 * static_cast<double>(x.size() * state.iterations());
+  state.counters["GB/s"] = benchmark::Counter(bytes * 1e-9, benchmark::Counter::kIsRate);
+}
+
+// What handing out work costs: as many empty tasks as there are threads.
+void BM_EmptyTasks(benchmark::State& state) {
+  ThreadPool& pool = Pool(DefaultThreadCount());
+  for (auto _ : state) pool.ParallelFor(pool.size(), [](int64_t) {});
+}
+
 template <class F, class... Args>
 void Register(const std::string& name, F run, Args... args) {
   benchmark::RegisterBenchmark(name.c_str(), [=](benchmark::State& state) { run(state, args...); })
@@ -184,11 +208,17 @@ void RegisterAll() {
   row_wise("Modulate 1047x3072",
            [](const float* x, int64_t rows, int64_t cols, const float* a, const float* b, float* y,
               ThreadPool& pool) { Modulate(x, rows, cols, a, b, y, pool); });
+  row_wise("LayerNormModulate 1047x3072",
+           [](const float* x, int64_t rows, int64_t cols, const float* a, const float* b, float* y,
+              ThreadPool& pool) { LayerNormModulate(x, rows, cols, 1e-6f, a, b, y, pool); });
   row_wise("GeluTanh 1047x3072", [](const float* x, int64_t rows, int64_t cols, const float*, const float*,
                                     float* y, ThreadPool& pool) { GeluTanh(x, rows * cols, y, pool); });
   row_wise("RmsNorm 25128x128",
            [](const float* x, int64_t rows, int64_t cols, const float* a, const float*, float* y,
               ThreadPool& pool) { RmsNorm(x, rows * cols / 128, 128, a, 1e-6f, y, pool); });
+  Register("RmsNorm, RopeInterleaved 1047x24x128" + on_all, BM_RmsNormRope, false);
+  Register("RmsNormRope 1047x24x128" + on_all, BM_RmsNormRope, true);
+  Register("ParallelFor of empty tasks" + on_all, BM_EmptyTasks);
 }
 
 // One line a case: the best repetition, since whatever else runs on the machine only ever makes it slower.
@@ -206,7 +236,7 @@ class TableReporter : public benchmark::BenchmarkReporter {
       if (!best || run.GetAdjustedRealTime() < best->GetAdjustedRealTime()) best = &run;
     }
     if (!best) return;
-    std::printf("%-46s %10.2f %10s %8s %8s %8s\n", best->run_name.function_name.c_str(),
+    std::printf("%-46s %10.3f %10s %8s %8s %8s\n", best->run_name.function_name.c_str(),
                 best->GetAdjustedRealTime(), Counter(*best, "GFLOP/s").c_str(),
                 Counter(*best, "%peak").c_str(), Counter(*best, "cpu%").c_str(),
                 Counter(*best, "GB/s").c_str());
