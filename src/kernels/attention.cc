@@ -1,7 +1,6 @@
 #include <cmath>
 #include <limits>
 
-#include "core/tensor.h"
 #include "kernels/gemm.h"
 #include "kernels/kernels.h"
 
@@ -25,18 +24,20 @@ struct PackedKeys {
   explicit PackedKeys(const AttentionShape& shape)
       : keys(shape.keys),
         key_cols(RoundUp(shape.keys, kWidestTile)),
-        dim_cols(RoundUp(shape.head_dim, kWidestTile)) {
+        dim_cols(RoundUp(shape.head_dim, kWidestTile)),
+        half(shape.kv_heads * key_cols * dim_cols),
+        memory(2 * half),
+        data(memory.data()) {
     // As even as can be, so that the last block is not a stub: 128 KB each of keys and values at most.
     const int64_t largest = std::clamp<int64_t>(32 * 1024 / shape.head_dim / 32 * 32, 64, kDepthBlock);
     block = RoundUp(CeilDiv(keys, std::max<int64_t>(1, CeilDiv(keys, largest))), kWidestTile);
-    memory = Tensor({2, shape.kv_heads, key_cols, dim_cols});
-    data = memory.data();
   }
   int64_t keys;
   int64_t key_cols, dim_cols;  // rounded up to whole tiles
-  int64_t block;               // keys of a block; the last one has fewer
-  Tensor memory;
+  int64_t half;                // of the memory: keys in the first, values in the second
+  SharedScratch memory;
   float* data;
+  int64_t block;  // keys of a block; the last one has fewer
 
   int64_t blocks() const { return keys == 0 ? 0 : CeilDiv(keys, block); }
   int64_t KeysIn(int64_t b) const { return std::min(block, keys - b * block); }
@@ -44,7 +45,7 @@ struct PackedKeys {
   float* KeysAt(int64_t kv_head, int64_t b) const {
     return data + (kv_head * key_cols + b * block) * dim_cols;
   }
-  float* ValuesAt(int64_t kv_head, int64_t b) const { return KeysAt(kv_head, b) + memory.size() / 2; }
+  float* ValuesAt(int64_t kv_head, int64_t b) const { return KeysAt(kv_head, b) + half; }
 };
 
 // One task: some queries of one head against all keys.

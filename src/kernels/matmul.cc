@@ -1,6 +1,5 @@
 #include <algorithm>
 
-#include "core/tensor.h"
 #include "kernels/kernels.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -33,27 +32,25 @@ HWY_EXPORT(TargetName);
 
 namespace {
 
-// Copies rows [first, first + rows) to [depth blocks][rows][kDepthBlock].
-Tensor PackRows(const float* x, int64_t first, int64_t rows, int64_t depth, ThreadPool& pool) {
-  Tensor packed({CeilDiv(depth, kDepthBlock), rows, kDepthBlock});
+void PackRows(const float* x, int64_t rows, int64_t depth, ThreadPool& pool,
+              float* packed /*[depth blocks][rows][kDepthBlock]*/) {
   ForPieces(rows, 2 * depth * static_cast<int64_t>(sizeof(float)), pool, [&](int64_t begin, int64_t end) {
     for (int64_t k = 0; k < depth; k += kDepthBlock) {
       for (int64_t r = begin; r < end; ++r) {
-        std::copy_n(x + (first + r) * depth + k, std::min(kDepthBlock, depth - k),
-                    packed.data() + k * rows + r * kDepthBlock);
+        std::copy_n(x + r * depth + k, std::min(kDepthBlock, depth - k), packed + k * rows + r * kDepthBlock);
       }
     }
   });
-  return packed;
 }
 
 void Multiply(const float* x, int64_t rows, const WeightMatrix& w, const float* bias, float* y, bool add,
               ThreadPool& pool) {
   if (rows <= 0 || w.rows <= 0) return;
   const int64_t part = CeilDiv(rows, CeilDiv(rows, kMaxRows));
+  SharedScratch packed(RoundUp(w.cols, kDepthBlock) * part);
   for (int64_t first = 0; first < rows; first += part) {
     const int64_t some = std::min(part, rows - first);
-    const Tensor packed = PackRows(x, first, some, w.cols, pool);
+    PackRows(x + first * w.cols, some, w.cols, pool, packed.data());
     const PackedRows packed_rows{packed.data(), first, some};
     const std::vector<GemmTask> tasks = CutProduct(first, some, w.rows, pool.size());
     ForTasks(static_cast<int64_t>(tasks.size()), some * w.rows * w.cols, pool, [&](int64_t i) {

@@ -1,8 +1,7 @@
 #include "kernels/tasks.h"
 
 #include <algorithm>
-
-#include "core/tensor.h"
+#include <utility>
 
 namespace qwen_image {
 
@@ -32,6 +31,22 @@ float* ThreadScratch(int64_t floats) {
     scratch = Tensor({RoundUp(floats, kHugePage)});
   }
   return scratch.data();
+}
+
+namespace {
+thread_local Tensor kept_scratch;
+}
+
+SharedScratch::SharedScratch(int64_t floats) : memory_(std::exchange(kept_scratch, Tensor())) {
+  if (memory_.size() >= floats) return;
+  memory_ = Tensor();  // give the old block back first
+  memory_ = Tensor({floats});
+}
+
+SharedScratch::~SharedScratch() {
+  constexpr int64_t kMost =
+      16 * 1024 * 1024;  // 64 MB: the rows of the largest product of a 512 x 512 picture
+  if (memory_.size() <= kMost && memory_.size() > kept_scratch.size()) kept_scratch = std::move(memory_);
 }
 
 }  // namespace qwen_image
