@@ -83,6 +83,9 @@ void ChannelNorm(const float* x, int64_t rows, int64_t cols, const float* gamma 
 // x · (1 + scale) + shift
 void Modulate(const float* x, int64_t rows, int64_t cols, const float* scale /*[cols]*/,
               const float* shift /*[cols]*/, float* y, ThreadPool& pool);
+// LayerNorm, then Modulate, in one pass over memory; the same bits as the two one by one.
+void LayerNormModulate(const float* x, int64_t rows, int64_t cols, float eps, const float* scale /*[cols]*/,
+                       const float* shift /*[cols]*/, float* y, ThreadPool& pool);
 // y += gate · x
 void AddGated(const float* x, int64_t rows, int64_t cols, const float* gate /*[cols]*/,
               float* y /*[rows, cols]*/, ThreadPool& pool);
@@ -97,6 +100,10 @@ void GeluTanh(const float* x, int64_t count, float* y, ThreadPool& pool);
 // Pairs are neighbours (2i, 2i + 1): the transformer's complex numbers.
 void RopeInterleaved(float* x /*[tokens, heads, head_dim]*/, int64_t tokens, int64_t heads, int64_t head_dim,
                      const float* cos, const float* sin, ThreadPool& pool);
+// RmsNorm of every head, then RopeInterleaved, in one pass over memory; the same bits as the two one by one.
+void RmsNormRope(float* x /*[tokens, heads, head_dim]*/, int64_t tokens, int64_t heads, int64_t head_dim,
+                 const float* weight /*[head_dim]*/, float eps, const float* cos, const float* sin,
+                 ThreadPool& pool);
 // Pairs are halves (i, i + head_dim / 2): the text encoder's rotate_half.
 void RopeHalves(float* x /*[tokens, heads, head_dim]*/, int64_t tokens, int64_t heads, int64_t head_dim,
                 const float* cos, const float* sin, ThreadPool& pool);

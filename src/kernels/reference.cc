@@ -114,6 +114,12 @@ void Modulate(const float* x, int64_t rows, int64_t cols, const float* scale, co
   }
 }
 
+void LayerNormModulate(const float* x, int64_t rows, int64_t cols, float eps, const float* scale,
+                       const float* shift, float* y) {
+  LayerNorm(x, rows, cols, eps, y);
+  Modulate(y, rows, cols, scale, shift, y);
+}
+
 void AddGated(const float* x, int64_t rows, int64_t cols, const float* gate, float* y) {
   for (int64_t i = 0; i < rows * cols; ++i) {
     y[i] = static_cast<float>(y[i] + static_cast<double>(gate[i % cols]) * x[i]);
@@ -153,6 +159,12 @@ void RopeInterleaved(float* x, int64_t tokens, int64_t heads, int64_t head_dim, 
     }
     x += heads * head_dim;
   }
+}
+
+void RmsNormRope(float* x, int64_t tokens, int64_t heads, int64_t head_dim, const float* weight, float eps,
+                 const float* cos, const float* sin) {
+  RmsNorm(x, tokens * heads, head_dim, weight, eps, x);
+  RopeInterleaved(x, tokens, heads, head_dim, cos, sin);
 }
 
 void RopeHalves(float* x, int64_t tokens, int64_t heads, int64_t head_dim, const float* cos,

@@ -17,6 +17,8 @@ void RmsNorm(const float* x, int64_t rows, int64_t cols, const float* weight, fl
 void ChannelNorm(const float* x, int64_t rows, int64_t cols, const float* gamma, float* y);
 
 void Modulate(const float* x, int64_t rows, int64_t cols, const float* scale, const float* shift, float* y);
+void LayerNormModulate(const float* x, int64_t rows, int64_t cols, float eps, const float* scale,
+                       const float* shift, float* y);
 void AddGated(const float* x, int64_t rows, int64_t cols, const float* gate, float* y);
 void Add(const float* a, const float* b, int64_t count, float* y);
 void Silu(const float* x, int64_t count, float* y);
@@ -25,6 +27,8 @@ void GeluTanh(const float* x, int64_t count, float* y);
 
 void RopeInterleaved(float* x, int64_t tokens, int64_t heads, int64_t head_dim, const float* cos,
                      const float* sin);
+void RmsNormRope(float* x, int64_t tokens, int64_t heads, int64_t head_dim, const float* weight, float eps,
+                 const float* cos, const float* sin);
 void RopeHalves(float* x, int64_t tokens, int64_t heads, int64_t head_dim, const float* cos,
                 const float* sin);
 
