@@ -126,6 +126,32 @@ void BM_Conv2d(benchmark::State& state, int64_t side, int64_t in, int64_t out, i
           [&] { Conv2d(x.data(), shape, weight.data(), bias.data(), y.data(), Pool(threads)); });
 }
 
+// GFLOP/s are counted as for a direct convolution of the (upsampled) picture, so they may exceed the peak:
+// the Winograd convolution multiplies a quarter as often.
+void BM_Conv3x3(benchmark::State& state, int64_t side, int64_t in, int64_t out, bool upsample, bool norm,
+                int threads) {
+  const Conv3x3Shape shape{in, out, side, side, upsample};
+  const Tensor x = Random({side, side, in});
+  const Tensor weight = Random({out, in, 3, 3});
+  const Tensor bias = Random({out});
+  const Tensor gamma = Random({in});
+  Tensor y({shape.out_height(), shape.out_width(), out});
+  Conv3x3Filter filter;
+  for (auto _ : state) {
+    filter.Set({weight.data(), DType::kF32, out, in * 9}, in, upsample, Pool(threads));
+    Conv3x3(shape, filter, {x.data(), 0, norm ? gamma.data() : nullptr},
+            {bias.data(), nullptr, y.data(), 0, 0, shape.out_height()}, Pool(threads));
+  }
+  Report(state, 18.0 * static_cast<double>(shape.out_height() * shape.out_width() * in * out), 0, threads);
+}
+
+void BM_Conv3x3Filter(benchmark::State& state, int64_t channels, int threads) {
+  const Tensor weight = Random({channels, channels, 3, 3});
+  Conv3x3Filter filter;
+  for (auto _ : state)
+    filter.Set({weight.data(), DType::kF32, channels, channels * 9}, channels, false, Pool(threads));
+}
+
 // Kernels that are bound by memory: GB/s of what is read and written.
 template <class F>
 void BM_RowWise(benchmark::State& state, int64_t rows, int64_t cols, F run) {
@@ -198,6 +224,20 @@ void RegisterAll() {
   Register("Conv2d 3x3 256x256 192->192" + on_all, BM_Conv2d, 256, 192, 192, 3, all);
   Register("Conv2d 3x3 64x64 384->384" + on_all, BM_Conv2d, 64, 384, 384, 3, all);
   Register("Conv2d 3x3 512x512 96->3" + on_all, BM_Conv2d, 512, 96, 3, 3, all);
+
+  for (const int threads : {1, all}) {
+    const std::string on = threads == 1 ? ", 1 thread" : on_all;
+    Register("Conv3x3 512x512 96->96" + on, BM_Conv3x3, 512, 96, 96, false, false, threads);
+    Register("Conv3x3 512x512 96->96, norm + SiLU" + on, BM_Conv3x3, 512, 96, 96, false, true, threads);
+    Register("Conv3x3 256x256 192->192, norm + SiLU" + on, BM_Conv3x3, 256, 192, 192, false, true, threads);
+    Register("Conv3x3 128x128 384->384, norm + SiLU" + on, BM_Conv3x3, 128, 384, 384, false, true, threads);
+    Register("Conv3x3 64x64 384->384, norm + SiLU" + on, BM_Conv3x3, 64, 384, 384, false, true, threads);
+    Register("Conv3x3 256x256 192->96, upsampled" + on, BM_Conv3x3, 256, 192, 96, true, false, threads);
+    Register("Conv3x3 128x128 384->192, upsampled" + on, BM_Conv3x3, 128, 384, 192, true, false, threads);
+    Register("Conv3x3 512x512 96->3, norm + SiLU" + on, BM_Conv3x3, 512, 96, 3, false, true, threads);
+    Register("Conv3x3 512x512 3->96" + on, BM_Conv3x3, 512, 3, 96, false, false, threads);
+    Register("Conv3x3 filter 384->384" + on, BM_Conv3x3Filter, 384, threads);
+  }
 
   const auto row_wise = [&](const std::string& name, auto run) {
     Register(name + on_all, [=](benchmark::State& state) { BM_RowWise(state, 1047, 3072, run); });

@@ -22,10 +22,10 @@ HWY_INLINE void LayerNormRow(const float* x, int64_t cols, float eps, float* y, 
                              const Other*... other) {
   const F32 d;
   const double n = static_cast<double>(cols);
-  const float guess = static_cast<float>(SumOf(x, cols, [](VF32 v) HWY_ATTR { return v; }) / n);
+  const float guess = static_cast<float>(SumOf(d, x, cols, [](VF32 v) HWY_ATTR { return v; }) / n);
   const VF32 g = hn::Set(d, guess);
-  const double off = SumOf(x, cols, [&](VF32 v) HWY_ATTR { return hn::Sub(v, g); }) / n;
-  const double squares = SumOf(x, cols, [&](VF32 v) HWY_ATTR {
+  const double off = SumOf(d, x, cols, [&](VF32 v) HWY_ATTR { return hn::Sub(v, g); }) / n;
+  const double squares = SumOf(d, x, cols, [&](VF32 v) HWY_ATTR {
     const VF32 difference = hn::Sub(v, g);
     return hn::Mul(difference, difference);
   });
@@ -58,11 +58,8 @@ void RmsNormRows(const float* x, int64_t rows, int64_t cols, const float* weight
 }
 
 void ChannelNormRows(const float* x, int64_t rows, int64_t cols, const float* gamma, float* y) {
-  const double root = std::sqrt(static_cast<double>(cols));
   for (int64_t r = 0; r < rows; ++r, x += cols, y += cols) {
-    const double norm = std::sqrt(SumOfSquares(x, cols));
-    // Written so that a NaN norm stays NaN.
-    ScaleRow(x, cols, static_cast<float>(root / (norm < 1e-12 ? 1e-12 : norm)), gamma, y);
+    ScaleRow(x, cols, ChannelNormFactor(F32(), x, cols), gamma, y);
   }
 }
 

@@ -10,6 +10,9 @@ namespace qwen_image::reference {
 void MatMul(const float* x, int64_t rows, const WeightMatrix& w, const float* bias, float* y);
 void Attention(const float* q, const float* k, const float* v, const AttentionShape& shape, float* out);
 void Conv2d(const float* x, const Conv2dShape& shape, const float* weight, const float* bias, float* y);
+// The whole picture, y may be the residual.
+void Conv3x3(const Conv3x3Shape& shape, const WeightMatrix& weight, const Conv3x3Input& input,
+             const float* bias, const float* residual, float* y);
 void UpsampleNearest2x(const float* x, int64_t height, int64_t width, int64_t channels, float* y);
 
 void LayerNorm(const float* x, int64_t rows, int64_t cols, float eps, float* y);
