@@ -90,6 +90,18 @@ void AddGenerateOptions(CLI::App& command, GenerateOptions& o) {
                 "Let <|im_start|> and the like in a prompt be control tokens, as in diffusers")
       ->group(prompt_group);
 
+  CLI::Option* prompt_cache =
+      command
+          .add_option("--prompt-cache", o.prompt_cache,
+                      "Where embeddings of prompts are kept for later runs, up to 256 MB (default: "
+                      "qwen-image/prompts in $XDG_CACHE_HOME or ~/.cache)")
+          ->group(prompt_group);
+  command
+      .add_flag("--no-prompt-cache", o.no_prompt_cache,
+                "Neither keep embeddings of prompts nor use those of earlier runs")
+      ->excludes(prompt_cache)
+      ->group(prompt_group);
+
   const auto machine = "Machine";
   command
       .add_option("--precision", o.precision,

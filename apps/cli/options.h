@@ -48,6 +48,8 @@ struct GenerateOptions {
   std::string precision = "exact";
   std::string vae_tiling;  // "auto", "on", "off"; empty: not said
   bool reference_special_tokens = false;
+  std::filesystem::path prompt_cache;  // empty: the user's cache folder
+  bool no_prompt_cache = false;
   bool ignore_memory = false;
   bool quiet = false;
   bool json = false;

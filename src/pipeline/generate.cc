@@ -55,17 +55,18 @@ Picture Pipeline::Generate(const GenerateRequest& request, const GenerateHooks& 
                   .seed = request.seed,
                   .prompt_tokens = 0,
                   .prompt_truncated = false,
+                  .prompt_from_cache = false,
                   .seconds = {}};
 
   // 2. Turn the prompts into embeddings.
   Stopwatch encode_watch;
   report(Progress::Stage::kEncodePrompt, 0);
   const EncodedText text = EncodeText(model, run, request.prompt, Which::kPositive);
-  std::optional<Tensor> negative_embeds;
-  if (settings.guided())
-    negative_embeds = EncodeText(model, run, settings.negative_prompt, Which::kNegative).embeds;
+  std::optional<EncodedText> negative;
+  if (settings.guided()) negative = EncodeText(model, run, settings.negative_prompt, Which::kNegative);
   picture.prompt_tokens = text.prompt_tokens;
   picture.prompt_truncated = text.truncated;
+  picture.prompt_from_cache = text.from_cache && (!negative || negative->from_cache);
   model.text_encoder.store()
       .ReleasePages();  // memory for the next stage; a later run finds them in the page cache
   picture.seconds.encode_prompt = encode_watch.Seconds();
@@ -81,7 +82,8 @@ Picture Pipeline::Generate(const GenerateRequest& request, const GenerateHooks& 
     report(Progress::Stage::kDenoise, step);
     if (run.tap) run.tap(fmt::format("packed_latents_step{}", step), latents);
     const float timestep = schedule.timesteps[static_cast<size_t>(step)] / 1000.0f;
-    Tensor velocity = PredictNoise(model, run, latents, text.embeds, negative_embeds, timestep, step);
+    Tensor velocity = PredictNoise(model, run, latents, text.embeds, negative ? &negative->embeds : nullptr,
+                                   timestep, step);
     if (run.tap) run.tap(fmt::format("noise_pred_step{}", step), velocity);
     EulerStep(schedule, step, velocity, latents);
   }

@@ -14,7 +14,8 @@ Pipeline::Impl::Impl(const ModelParts& parts, const ModelFiles& files, const Pip
       vae(WeightStore(parts.vae, Component::kVae)),
       variant(RecognizeVariant(parts, transformer.config().zero_cond_t, files.variant)),
       defaults(DefaultsFor(parts, scheduler)),
-      pool(options.threads > 0 ? options.threads : DefaultThreadCount()) {
+      pool(options.threads > 0 ? options.threads : DefaultThreadCount()),
+      prompts(options.prompt_cache) {
   CheckPartsFit(text_encoder.config(), transformer.config(), vae.config(), parts.root);
   UseLightning(transformer.loras().applied(), scheduler, defaults);
 }

@@ -7,6 +7,7 @@
 #include "model/tokenizer.h"
 #include "model/transformer.h"
 #include "model/vae.h"
+#include "pipeline/prompt_cache.h"
 #include "pipeline/settings.h"
 #include "qwen_image/qwen_image.h"
 #include "weights/model_parts.h"
@@ -26,6 +27,9 @@ struct Pipeline::Impl {
   Variant variant;
   Defaults defaults;
   mutable ThreadPool pool;
+  mutable PromptCache prompts;
+  // Computed when first asked for: with resuming or a cache of prompts on disk.
+  mutable std::string text_encoder_identity;
 };
 
 }  // namespace qwen_image
