@@ -42,6 +42,27 @@ void CheckNamedCache(const GenerateOptions& o) {
   }
 }
 
+// A picture of a batch that an earlier, killed run has finished.
+bool KeepDrawn(const Job& job, const std::string& run_id, const GenerateOptions& options) {
+  Json record = RecordOfDrawn(job.output, run_id);
+  if (record.is_null()) return false;
+  if (options.json) {
+    record["file"] = job.output.string();
+    record["already_drawn"] = true;
+    Print(stdout, "{}\n", RecordText(record));
+  } else if (!options.quiet) {
+    Print(stdout, "{}: already drawn\n", job.output.string());
+  }
+  return true;
+}
+
+// Before the model is loaded.
+void RefuseUnwatchable(const GenerateOptions& o) {
+  const char* option = o.step_cache.value_or(0) > 0 ? "--step-cache" : o.resume_dir.empty() ? nullptr : "--resume-dir";
+  if (option)
+    Fail(ErrorKind::kUsage, "--debug and --trace watch every step; leave out {}, which skips some", option);
+}
+
 RunSettings SettingsOf(const Picture& p, const GenerateOptions& o) {
   return {p.prompt, p.negative_prompt, p.width, p.height, p.steps, p.cfg, p.seed, o.MaxSequenceLength()};
 }
@@ -57,7 +78,8 @@ Picture DrawWatched(const Pipeline& pipeline, const GenerateRequest& request, Pr
   try {
     return pipeline.Generate(request, {.on_progress = on_progress,
                                        .cancel = &cancel,
-                                       .checkpoints = debug.sink()});
+                                       .checkpoints = debug.sink(),
+                                       .on_note = [&](const std::string& note) { progress.Note(note); }});
   } catch (const Error& error) {
     progress.Clear();
     if (error.kind() != ErrorKind::kInterrupted) debug.ReportUnfinished(options, pipeline.threads());
@@ -92,6 +114,7 @@ int RunGenerate(GenerateOptions options, const DebugOptions& debug_options, cons
   const std::vector<Job> jobs = PlanJobs(options);
   if (debug.on() && jobs.size() != 1)
     Fail(ErrorKind::kUsage, "--debug and --trace watch one picture; leave out --count and --prompts");
+  if (debug.on()) RefuseUnwatchable(options);
 
   if (options.json && IsStandardOutput(jobs.front().output))
     Fail(ErrorKind::kUsage, "--json and the picture cannot both go to stdout");
@@ -114,13 +137,17 @@ int RunGenerate(GenerateOptions options, const DebugOptions& debug_options, cons
   const auto style = ProgressPrinter::StyleFor(options.quiet);
   for (size_t i = 0; i < jobs.size(); ++i) {
     const Job& job = jobs[i];
+    const std::string run_id = options.resume_dir.empty() ? "" : pipeline.RunId(job.request);
+    if (jobs.size() > 1 && !run_id.empty() && KeepDrawn(job, run_id, options)) continue;
     ProgressPrinter progress(style, jobs.size() > 1 ? fmt::format("[{}/{}] ", i + 1, jobs.size()) : "");
     StartSeconds start{.load = load_seconds, .start_to_first_step = {}};
     const Picture picture = DrawWatched(pipeline, job.request, progress, start, debug, options, cancel);
     if (i > 0) start.start_to_first_step.reset();
     progress.Clear();
-    const Json record = PictureRecord(picture, options, ModelName(model), pipeline.loras());
+    Json record = PictureRecord(picture, options, ModelName(model), pipeline.loras());
+    if (!run_id.empty()) record[kRunKey] = run_id;
     WritePng(job.output, {picture.width, picture.height, picture.rgb}, PngText(record));
+    RemoveResumeState(picture);
     if (options.json) {
       PrintJson(job, picture, record, start, pipeline.threads());
     } else if (!options.quiet) {

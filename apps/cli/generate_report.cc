@@ -21,8 +21,17 @@ int64_t PeakMemoryBytes() {
   return 0;
 }
 
+// Of this run: without the steps that an earlier one finished.
 double SecondsPerStep(const Picture& p) {
-  return p.steps > 0 ? p.seconds.denoise / static_cast<double>(p.steps) : 0;
+  const int64_t steps = p.steps - p.steps_resumed;
+  return steps > 0 ? p.seconds.denoise / static_cast<double>(steps) : 0;
+}
+
+std::string DenoiseDetails(const Picture& p) {
+  std::string text = HumanSeconds(SecondsPerStep(p)) + "/step";
+  if (p.steps_estimated > 0) text += fmt::format(", {} of {} steps estimated", p.steps_estimated, p.steps);
+  if (p.steps_resumed > 0) text += fmt::format(", resumed after step {}", p.steps_resumed);
+  return text;
 }
 
 void PrintLoras(std::FILE* stream, const Pipeline& pipeline, const Picture& p) {
@@ -57,9 +66,9 @@ void PrintSummary(const Job& job, const Picture& p, const Pipeline& pipeline) {
   }
   Print(stream, "{}: {}x{}, {} step{}, cfg {}, seed {}\n", job.output.string(), p.width, p.height, p.steps,
         p.steps == 1 ? "" : "s", p.cfg, p.seed);
-  Print(stream, "  prompt {}{} + denoise {} ({}/step) + decode {}; peak memory {:.0f} MB\n",
+  Print(stream, "  prompt {}{} + denoise {} ({}) + decode {}; peak memory {:.0f} MB\n",
         HumanSeconds(p.seconds.encode_prompt), p.prompt_from_cache ? " (cached)" : "",
-        HumanSeconds(p.seconds.denoise), HumanSeconds(SecondsPerStep(p)), HumanSeconds(p.seconds.decode),
+        HumanSeconds(p.seconds.denoise), DenoiseDetails(p), HumanSeconds(p.seconds.decode),
         static_cast<double>(PeakMemoryBytes()) / 1e6);
   PrintLoras(stream, pipeline, p);
 }
@@ -69,6 +78,8 @@ void PrintJson(const Job& job, const Picture& p, Json record, const StartSeconds
   record["prompt_tokens"] = p.prompt_tokens;
   record["prompt_truncated"] = p.prompt_truncated;
   record["prompt_from_cache"] = p.prompt_from_cache;
+  record["steps_estimated"] = p.steps_estimated;
+  record["steps_resumed"] = p.steps_resumed;
   record["threads"] = threads;
   record["seconds"] = {{"load", start.load},
                        {"encode_prompt", p.seconds.encode_prompt},

@@ -117,6 +117,16 @@ void AddGenerateOptions(CLI::App& command, GenerateOptions& o) {
       ->check(CLI::IsMember({"auto", "on", "off"}))
       ->group(machine);
   command
+      .add_option("--step-cache", o.step_cache,
+                  "Estimate steps that are expected to change the velocity by less than this share, 0 to 1: "
+                  "faster, less exact (try 0.1; default: 0, off)")
+      ->group(machine);
+  command
+      .add_option("--resume-dir", o.resume_dir,
+                  "Keep the state after every step in this folder; the same command goes on from there if it "
+                  "was killed")
+      ->group(machine);
+  command
       .add_flag("--ignore-memory", o.ignore_memory, "Try even if the model does not seem to fit in memory")
       ->group(machine);
 
@@ -183,8 +193,10 @@ std::pair<int64_t, int64_t> ParseSize(const std::string& text) {
   return {static_cast<int64_t>(*width), static_cast<int64_t>(*height)};
 }
 
+bool IsRandomSeed(const std::string& text) { return text == "random" || text == "-1"; }
+
 uint64_t ParseSeed(const std::string& text) {
-  if (text == "random" || text == "-1") return std::random_device{}();
+  if (IsRandomSeed(text)) return std::random_device{}();
   const auto seed = ParseWhole(text);
   if (!seed)
     Fail(ErrorKind::kUsage, "{} is not a seed; give a whole number from 0 to 2^64 - 1, or random",

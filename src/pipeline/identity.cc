@@ -8,7 +8,6 @@
 #include "engine_hash.h"
 #include "files/digest.h"
 #include "kernels/kernels.h"
-#include "model/prompt.h"
 
 namespace qwen_image {
 namespace {
@@ -54,12 +53,25 @@ std::string IdentityOf(const WeightStore& store) {
   return Sha256(text);
 }
 
+namespace {
+
+// A new setting of a model that changes its numbers (a precision, …) belongs into this line.
+std::string ComputedIdentity(const Pipeline::Impl&, const WeightStore& store) {
+  return Sha256(fmt::format("{} {}", EngineIdentity(), IdentityOf(store)));
+}
+
+}  // namespace
+
 std::string TextEncoderIdentity(const Pipeline::Impl& model) {
-  // A new setting that changes the numbers (a precision, …) belongs into this line.
   if (model.text_encoder_identity.empty())
-    model.text_encoder_identity =
-        Sha256(fmt::format("{} {}", EngineIdentity(), IdentityOf(model.text_encoder.store())));
+    model.text_encoder_identity = ComputedIdentity(model, model.text_encoder.store());
   return model.text_encoder_identity;
+}
+
+std::string TransformerIdentity(const Pipeline::Impl& model) {
+  if (model.transformer_identity.empty())
+    model.transformer_identity = ComputedIdentity(model, model.transformer.store());
+  return model.transformer_identity;
 }
 
 }  // namespace qwen_image

@@ -29,7 +29,7 @@ struct Pipeline::Impl {
   mutable ThreadPool pool;
   mutable PromptCache prompts;
   // Computed when first asked for: with resuming or a cache of prompts on disk.
-  mutable std::string text_encoder_identity;
+  mutable std::string text_encoder_identity, transformer_identity;
 };
 
 }  // namespace qwen_image
