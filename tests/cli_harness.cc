@@ -80,6 +80,7 @@ std::vector<std::string> MakeEnvironment(const RunOptions& options) {
   std::map<std::string, std::optional<std::string>> changes = {
       {"QWEN_IMAGE_MODEL", std::string(QWEN_IMAGE_SOURCE_DIR) + "/models/tiny"},
       {"HF_HOME", "/nonexistent"},
+      {"XDG_CACHE_HOME", "/dev/null/no-cache"},  // cannot be made, not even by root
       {"HF_ENDPOINT", "http://127.0.0.1:1"},
       {"no_proxy", "127.0.0.1"}};
   for (const char* name : {"HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE", "HF_HUB_OFFLINE", "HF_TOKEN",

@@ -121,9 +121,10 @@ TEST_F(Cli, JsonPrintsOneObjectPerPicture) {
     EXPECT_EQ(json.at("height"), 48);
     EXPECT_EQ(json.at("cfg"), 4.0);
     EXPECT_EQ(json.at("threads"), 2);
-    EXPECT_GT(json.at("peak_memory_mb").get<double>(), 1);
-    for (const char* stage : {"load", "encode_prompt", "denoise", "decode"})
+    EXPECT_GT(json.at("peak_memory_bytes").get<int64_t>(), 1 << 20);
+    for (const char* stage : {"load", "encode_prompt", "denoise", "per_step", "decode"})
       EXPECT_GT(json.at("seconds").at(stage).get<double>(), 0) << stage;
+    EXPECT_EQ(json.at("seconds").contains("start_to_first_step"), i == 0);
   }
 }
 

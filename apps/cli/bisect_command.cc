@@ -132,6 +132,8 @@ int RunBisect(BisectOptions options, const DebugOptions& debug, const CancelFlag
   const ReferenceRun reference(folder);
   GenerateOptions& generate = options.generate;
   FillFromReference(reference, generate);
+  if (generate.step_cache.value_or(0) > 0 || !generate.resume_dir.empty())
+    Fail(ErrorKind::kUsage, "bisect looks at every step; leave out --step-cache and --resume-dir");
   const GenerateRequest request = MakeRequest(generate);
   const Pipeline pipeline(FindModel(generate.files), {.threads = generate.threads,
                                                       .check_memory = !generate.ignore_memory,

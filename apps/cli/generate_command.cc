@@ -1,15 +1,15 @@
 // qwen-image generate: from options to picture files.
 #include "generate_command.h"
 
-#include <sys/resource.h>
-
 #include <chrono>
 
+#include "cache_folder.h"
 #include "core/fail.h"
 #include "debug_run.h"
+#include "files/output_file.h"
 #include "files/png.h"
-#include "files/text.h"
 #include "generate_jobs.h"
+#include "generate_report.h"
 #include "model_options.h"
 #include "picture_record.h"
 #include "print.h"
@@ -18,61 +18,51 @@
 namespace qwen_image {
 namespace {
 
-double PeakMemoryMegabytes() {
-  rusage usage{};
-  getrusage(RUSAGE_SELF, &usage);
-  return static_cast<double>(usage.ru_maxrss) * 1024 / 1e6;
+using Clock = std::chrono::steady_clock;
+const Clock::time_point kProgramStart = Clock::now();
+
+double SecondsSince(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
-// The summary must not end up inside a picture that goes to stdout.
-bool IsStandardOutput(const std::filesystem::path& output) {
-  return output == "/dev/stdout" || output == "/dev/fd/1" || output == "/proc/self/fd/1";
+std::filesystem::path PromptCacheOf(const GenerateOptions& o) {
+  if (o.no_prompt_cache) return {};
+  return o.prompt_cache.empty() ? PromptCacheFolder().value_or("") : o.prompt_cache;
 }
 
-void PrintLoras(std::FILE* stream, const Pipeline& pipeline, const Picture& p) {
-  for (const AppliedLora& lora : pipeline.loras()) {
-    Print(stream, "  lora: {} × {}, {} of {} layers\n", Printable(lora.name), lora.scale, lora.layers,
-          lora.total);
-  }
-  if (!pipeline.defaults().lightning) return;
-  const Defaults& made_for = pipeline.defaults();
-  const bool as_made = p.steps == made_for.steps && p.cfg == made_for.cfg;
-  Print(stream, "  Lightning LoRA: {}{} steps, cfg {}\n", as_made ? "" : "made for ", made_for.steps,
-        made_for.cfg);
-  if (p.cfg > 1) {
-    Print(stderr,
-          "note: a Lightning LoRA needs no guidance: cfg {} takes twice the time and usually spoils the "
-          "picture\n",
-          p.cfg);
+// A cache that cannot be used is no reason to stop, but who named a folder should hear of it.
+void CheckNamedCache(const GenerateOptions& o) {
+  if (o.prompt_cache.empty()) return;
+  std::error_code error;
+  std::filesystem::create_directories(o.prompt_cache, error);
+  try {
+    CheckWritable(o.prompt_cache / "probe");
+  } catch (const Error& problem) {
+    Print(stderr, "note: prompts are not kept: {}\n", problem.message());
   }
 }
 
-void PrintSummary(const Job& job, const Picture& p, const Pipeline& pipeline) {
-  std::FILE* stream = IsStandardOutput(job.output) ? stderr : stdout;
-  if (p.prompt_truncated) {
-    Print(stderr, "note: the prompt has {} tokens; the end was cut off (see --max-sequence-length)\n",
-          p.prompt_tokens);
+// A picture of a batch that an earlier, killed run has finished.
+bool KeepDrawn(const Job& job, const std::string& run_id, const GenerateOptions& options) {
+  Json record = RecordOfDrawn(job.output, run_id);
+  if (record.is_null()) return false;
+  if (options.json) {
+    record["file"] = job.output.string();
+    record["already_drawn"] = true;
+    Print(stdout, "{}\n", RecordText(record));
+  } else if (!options.quiet) {
+    Print(stdout, "{}: already drawn\n", job.output.string());
   }
-  Print(stream, "{}: {}x{}, {} step{}, cfg {}, seed {}\n", job.output.string(), p.width, p.height, p.steps,
-        p.steps == 1 ? "" : "s", p.cfg, p.seed);
-  Print(stream, "  prompt {} + denoise {} ({}/step) + decode {}; peak memory {:.0f} MB\n",
-        HumanSeconds(p.seconds.encode_prompt), HumanSeconds(p.seconds.denoise),
-        HumanSeconds(p.seconds.denoise / static_cast<double>(p.steps)), HumanSeconds(p.seconds.decode),
-        PeakMemoryMegabytes());
-  PrintLoras(stream, pipeline, p);
+  return true;
 }
 
-void PrintJson(const Job& job, const Picture& p, Json record, double load_seconds, int threads) {
-  record["file"] = job.output.string();
-  record["prompt_tokens"] = p.prompt_tokens;
-  record["prompt_truncated"] = p.prompt_truncated;
-  record["threads"] = threads;
-  record["seconds"] = {{"load", load_seconds},
-                       {"encode_prompt", p.seconds.encode_prompt},
-                       {"denoise", p.seconds.denoise},
-                       {"decode", p.seconds.decode}};
-  record["peak_memory_mb"] = PeakMemoryMegabytes();
-  Print(stdout, "{}\n", RecordText(record));
+// Before the model is loaded.
+void RefuseUnwatchable(const GenerateOptions& o) {
+  const char* option = o.step_cache.value_or(0) > 0 ? "--step-cache"
+                       : o.resume_dir.empty()       ? nullptr
+                                                    : "--resume-dir";
+  if (option)
+    Fail(ErrorKind::kUsage, "--debug and --trace watch every step; leave out {}, which skips some", option);
 }
 
 RunSettings SettingsOf(const Picture& p, const GenerateOptions& o) {
@@ -80,11 +70,18 @@ RunSettings SettingsOf(const Picture& p, const GenerateOptions& o) {
 }
 
 Picture DrawWatched(const Pipeline& pipeline, const GenerateRequest& request, ProgressPrinter& progress,
-                    DebugRun& debug, const GenerateOptions& options, const CancelFlag& cancel) {
+                    StartSeconds& start, DebugRun& debug, const GenerateOptions& options,
+                    const CancelFlag& cancel) {
+  const auto on_progress = [&](const Progress& p) {
+    if (p.stage == Progress::Stage::kDenoise && !start.start_to_first_step)
+      start.start_to_first_step = SecondsSince(kProgramStart);
+    progress.Update(p);
+  };
   try {
-    return pipeline.Generate(request, {.on_progress = [&](const Progress& p) { progress.Update(p); },
+    return pipeline.Generate(request, {.on_progress = on_progress,
                                        .cancel = &cancel,
-                                       .checkpoints = debug.sink()});
+                                       .checkpoints = debug.sink(),
+                                       .on_note = [&](const std::string& note) { progress.Note(note); }});
   } catch (const Error& error) {
     progress.Clear();
     if (error.kind() != ErrorKind::kInterrupted) debug.ReportUnfinished(options, pipeline.threads());
@@ -119,18 +116,20 @@ int RunGenerate(GenerateOptions options, const DebugOptions& debug_options, cons
   const std::vector<Job> jobs = PlanJobs(options);
   if (debug.on() && jobs.size() != 1)
     Fail(ErrorKind::kUsage, "--debug and --trace watch one picture; leave out --count and --prompts");
+  if (debug.on()) RefuseUnwatchable(options);
 
   if (options.json && IsStandardOutput(jobs.front().output))
     Fail(ErrorKind::kUsage, "--json and the picture cannot both go to stdout");
 
   // 2. Load the model and check all requests before the first is drawn.
+  CheckNamedCache(options);
   const ModelFiles model = FindModel(options.files);
-  const auto load_start = std::chrono::steady_clock::now();
+  const Clock::time_point load_start = Clock::now();
   const Pipeline pipeline(model, {.threads = options.threads,
                                   .check_memory = !options.ignore_memory,
-                                  .precision = options.PrecisionInUse()});
-  const double load_seconds =
-      std::chrono::duration<double>(std::chrono::steady_clock::now() - load_start).count();
+                                  .precision = options.PrecisionInUse(),
+                                  .prompt_cache = PromptCacheOf(options)});
+  const double load_seconds = SecondsSince(load_start);
   for (const Job& job : jobs) pipeline.Check(job.request);
   debug.Watch(pipeline);
   if (!debug_options.only.empty())
@@ -141,13 +140,19 @@ int RunGenerate(GenerateOptions options, const DebugOptions& debug_options, cons
   const auto style = ProgressPrinter::StyleFor(options.quiet);
   for (size_t i = 0; i < jobs.size(); ++i) {
     const Job& job = jobs[i];
+    const std::string run_id = options.resume_dir.empty() ? "" : pipeline.RunId(job.request);
+    if (jobs.size() > 1 && !run_id.empty() && KeepDrawn(job, run_id, options)) continue;
     ProgressPrinter progress(style, jobs.size() > 1 ? fmt::format("[{}/{}] ", i + 1, jobs.size()) : "");
-    const Picture picture = DrawWatched(pipeline, job.request, progress, debug, options, cancel);
+    StartSeconds start{.load = load_seconds, .start_to_first_step = {}};
+    const Picture picture = DrawWatched(pipeline, job.request, progress, start, debug, options, cancel);
+    if (i > 0) start.start_to_first_step.reset();
     progress.Clear();
-    const Json record = PictureRecord(picture, options, ModelName(model), pipeline.loras());
+    Json record = PictureRecord(picture, options, ModelName(model), pipeline.loras());
+    if (!run_id.empty()) record[kRunKey] = run_id;
     WritePng(job.output, {picture.width, picture.height, picture.rgb}, PngText(record));
+    RemoveResumeState(picture);
     if (options.json) {
-      PrintJson(job, picture, record, load_seconds, pipeline.threads());
+      PrintJson(job, picture, record, start, pipeline.threads());
     } else if (!options.quiet) {
       PrintSummary(job, picture, pipeline);
     }

@@ -106,6 +106,8 @@ GenerateRequest MakeRequest(const GenerateOptions& o) {
   request.vae_tiling = o.vae_tiling == "on"    ? GenerateRequest::Tiling::kOn
                        : o.vae_tiling == "off" ? GenerateRequest::Tiling::kOff
                                                : GenerateRequest::Tiling::kAuto;
+  request.step_cache = o.step_cache.value_or(0);
+  request.resume_folder = o.resume_dir;
   if (!o.latents.empty()) {
     const Tensor latents = ReadNpyFloat(o.latents);
     request.latents = InitialLatents{latents.shape(), {latents.data(), latents.data() + latents.size()}};
@@ -113,7 +115,20 @@ GenerateRequest MakeRequest(const GenerateOptions& o) {
   return request;
 }
 
+// Said at the start, not after the prompt was encoded.
+void CheckResumable(const GenerateOptions& o) {
+  if (o.resume_dir.empty()) return;
+  if (IsRandomSeed(o.seed))
+    Fail(ErrorKind::kUsage,
+         "a run with a random seed cannot be resumed: the next one would draw another; "
+         "give a number for --seed");
+  std::error_code error;
+  std::filesystem::create_directories(o.resume_dir, error);  // if that fails, this says why:
+  CheckWritable(o.resume_dir / "probe");
+}
+
 std::vector<Job> PlanJobs(const GenerateOptions& o) {
+  CheckResumable(o);
   const GenerateRequest base = MakeRequest(o);
   const std::vector<std::string> prompts = ReadPrompts(o);
   const std::filesystem::path output = CheckedOutput(o);

@@ -90,6 +90,18 @@ void AddGenerateOptions(CLI::App& command, GenerateOptions& o) {
                 "Let <|im_start|> and the like in a prompt be control tokens, as in diffusers")
       ->group(prompt_group);
 
+  CLI::Option* prompt_cache =
+      command
+          .add_option("--prompt-cache", o.prompt_cache,
+                      "Where embeddings of prompts are kept for later runs, up to 256 MB (default: "
+                      "qwen-image/prompts in $XDG_CACHE_HOME or ~/.cache)")
+          ->group(prompt_group);
+  command
+      .add_flag("--no-prompt-cache", o.no_prompt_cache,
+                "Neither keep embeddings of prompts nor use those of earlier runs")
+      ->excludes(prompt_cache)
+      ->group(prompt_group);
+
   const auto machine = "Machine";
   command
       .add_option(
@@ -105,6 +117,16 @@ void AddGenerateOptions(CLI::App& command, GenerateOptions& o) {
       .add_option("--vae-tiling", o.vae_tiling,
                   "Decode in tiles to save memory: auto (above 1536x1536), on, off")
       ->check(CLI::IsMember({"auto", "on", "off"}))
+      ->group(machine);
+  command
+      .add_option("--step-cache", o.step_cache,
+                  "Estimate steps that are expected to change the velocity by less than this share, 0 to 1: "
+                  "faster, less exact (try 0.1; default: 0, off)")
+      ->group(machine);
+  command
+      .add_option("--resume-dir", o.resume_dir,
+                  "Keep the state after every step in this folder; the same command goes on from there if it "
+                  "was killed")
       ->group(machine);
   command
       .add_flag("--ignore-memory", o.ignore_memory, "Try even if the model does not seem to fit in memory")
@@ -173,8 +195,10 @@ std::pair<int64_t, int64_t> ParseSize(const std::string& text) {
   return {static_cast<int64_t>(*width), static_cast<int64_t>(*height)};
 }
 
+bool IsRandomSeed(const std::string& text) { return text == "random" || text == "-1"; }
+
 uint64_t ParseSeed(const std::string& text) {
-  if (text == "random" || text == "-1") return std::random_device{}();
+  if (IsRandomSeed(text)) return std::random_device{}();
   const auto seed = ParseWhole(text);
   if (!seed)
     Fail(ErrorKind::kUsage, "{} is not a seed; give a whole number from 0 to 2^64 - 1, or random",

@@ -45,9 +45,13 @@ struct GenerateOptions {
   std::optional<int64_t> max_sequence_length;
   int64_t count = 1;
   int threads = 0;
-  std::string precision;   // "exact", "fast"; empty: not said
+  std::string precision;  // "exact", "fast"; empty: not said
+  std::optional<double> step_cache;
+  std::filesystem::path resume_dir;
   std::string vae_tiling;  // "auto", "on", "off"; empty: not said
   bool reference_special_tokens = false;
+  std::filesystem::path prompt_cache;  // empty: the user's cache folder
+  bool no_prompt_cache = false;
   bool ignore_memory = false;
   bool quiet = false;
   bool json = false;
@@ -67,6 +71,7 @@ void RefuseEmptyValues(CLI::App& command, const std::set<std::string>& may_be_em
 
 // "640x480" → width, height. Throws Error kUsage.
 std::pair<int64_t, int64_t> ParseSize(const std::string& text);
+bool IsRandomSeed(const std::string& text);  // "random", "-1"
 // "42", or "random". Throws Error kUsage.
 uint64_t ParseSeed(const std::string& text);
 

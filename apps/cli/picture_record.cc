@@ -66,6 +66,7 @@ Json PictureRecord(const Picture& picture, const GenerateOptions& options, const
                  {"reference_special_tokens", options.reference_special_tokens},
                  {"precision", options.PrecisionInUse() == Precision::kExact ? "exact" : "fast"},
                  {"vae_tiling", options.vae_tiling.empty() ? "auto" : options.vae_tiling}};
+  if (options.step_cache.value_or(0) > 0) record["step_cache"] = *options.step_cache;
   if (!options.latents.empty()) record["latents"] = options.latents.filename().string();
   for (const AppliedLora& lora : loras) {
     record["loras"].push_back({{"file", lora.name},
@@ -85,6 +86,20 @@ std::string RecordText(const Json& record) {
 
 std::map<std::string, std::string> PngText(const Json& record) {
   return {{kTextKey, RecordText(record)}, {"Software", std::string("qwen-image.cpp ") + Version()}};
+}
+
+Json RecordOfDrawn(const std::filesystem::path& picture, const std::string& run_id) {
+  if (!std::filesystem::is_regular_file(picture)) return nullptr;
+  try {
+    const auto text = ReadPngText(picture);
+    const auto found = text.find(kTextKey);
+    if (found == text.end()) return nullptr;
+    Json record = ParseJson(found->second, picture.string());
+    const bool same = record.is_object() && record.contains(kRunKey) && record[kRunKey] == run_id;
+    return same ? record : nullptr;
+  } catch (const Error&) {
+    return nullptr;  // it will be drawn, and replaced
+  }
 }
 
 void FillFromPicture(const std::filesystem::path& picture, GenerateOptions& o) {
@@ -123,6 +138,7 @@ void FillFromPicture(const std::filesystem::path& picture, GenerateOptions& o) {
   if (o.seed.empty()) o.seed = RecordedSeed(json, where);
   if (!o.max_sequence_length && record.Has("max_sequence_length"))
     o.max_sequence_length = record.Int("max_sequence_length", 1, kMax);
+  if (!o.step_cache && record.Has("step_cache")) o.step_cache = record.Number("step_cache");
   o.reference_special_tokens |= record.Bool("reference_special_tokens", false);
   if (o.vae_tiling.empty()) o.vae_tiling = RecordedTiling(record);
   if (o.precision.empty()) o.precision = RecordedPrecision(record);

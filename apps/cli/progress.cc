@@ -41,6 +41,7 @@ void ProgressPrinter::Update(const Progress& progress) {
   const bool new_stage = !started_ || progress.stage != last_.stage;
   const bool new_step = new_stage || progress.step != last_.step;
   if (new_stage) stage_start_ = now;
+  if (progress.resumed > 0 && last_.resumed == 0) PrintResumed(progress);
   started_ = true;
   last_ = progress;
   const bool last_step = progress.stage == Progress::Stage::kDenoise && progress.step == progress.steps;
@@ -61,10 +62,12 @@ std::string ProgressPrinter::Describe(const Progress& p) {
     return p.fraction > 0 ? fmt::format("{}, {:.0f} %", what, 100 * p.fraction) : what;
   }
   std::string text = fmt::format("step {}/{}", p.step, p.steps);
-  const double done = DoneFraction(p), elapsed = Seconds(Clock::now() - stage_start_);
+  const auto steps = static_cast<double>(p.steps);
+  const double now = DoneFraction(p) * steps, done = now - static_cast<double>(p.resumed);
+  const double elapsed = Seconds(Clock::now() - stage_start_);
   if (done > 0) {
-    text += fmt::format(", {}/step", HumanSeconds(elapsed / (done * static_cast<double>(p.steps))));
-    if (done < 1) text += fmt::format(", {} left", HumanSeconds(elapsed / done * (1 - done)));
+    text += fmt::format(", {}/step", HumanSeconds(elapsed / done));
+    if (now < steps) text += fmt::format(", {} left", HumanSeconds(elapsed / done * (steps - now)));
   }
   return text;
 }
@@ -79,6 +82,16 @@ void ProgressPrinter::PrintBar(const Progress& p) {
 }
 
 void ProgressPrinter::PrintLine(const Progress& p) { Print(stderr, "{}{}\n", title_, Describe(p)); }
+
+void ProgressPrinter::PrintResumed(const Progress& p) {
+  Clear();
+  Print(stderr, "{}resuming after step {} of {}\n", title_, p.resumed, p.steps);
+}
+
+void ProgressPrinter::Note(const std::string& text) {
+  Clear();
+  if (style_ != Style::kSilent) Print(stderr, "{}note: {}\n", title_, text);
+}
 
 void ProgressPrinter::Clear() {
   if (!bar_shown_) return;

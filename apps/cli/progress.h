@@ -18,10 +18,12 @@ class ProgressPrinter {
 
   void Update(const Progress& progress);
   void Clear();  // removes the bar from the terminal
+  void Note(const std::string& text);
 
  private:
   using Clock = std::chrono::steady_clock;
   std::string Describe(const Progress& progress);
+  void PrintResumed(const Progress& progress);
   void PrintBar(const Progress& progress);
   void PrintLine(const Progress& progress);
 

@@ -52,6 +52,13 @@ struct GenerateRequest {
   bool reference_special_tokens =
       false;  // "<|im_start|>" in a prompt becomes a control token, as in diffusers
   enum class Tiling { kAuto, kOn, kOff } vae_tiling = Tiling::kAuto;
+  // Above 0: steps whose velocity is expected to change less than this share since the last computed one are
+  // estimated instead. Faster and less exact; 0.1 is a good value, 0 switches it off.
+  double step_cache = 0;
+  // A folder where the state after every step is kept, and looked for at the start, so that a run that was
+  // killed goes on; empty: none. States are told apart by everything that decides the picture, so any number
+  // of runs can share a folder. See RemoveResumeState.
+  std::filesystem::path resume_folder = {};
 };
 
 struct Progress {
@@ -59,6 +66,7 @@ struct Progress {
   int64_t step = 0;     // finished steps of kDenoise
   int64_t steps = 0;    // of kDenoise
   double fraction = 0;  // of the current step, or of the stage
+  int64_t resumed = 0;  // steps that an earlier run finished (GenerateRequest::resume_folder)
 };
 
 struct StageSeconds {
@@ -75,13 +83,21 @@ struct Picture {
   uint64_t seed = 0;
   int64_t prompt_tokens = 0;
   bool prompt_truncated = false;
+  bool prompt_from_cache = false;  // all embeddings were computed before; the text encoder did not run
+  int64_t steps_resumed = 0;          // finished by an earlier run
+  int64_t steps_estimated = 0;        // by the step cache, those of the earlier run included
+  std::filesystem::path resume_file;  // the run's state; see RemoveResumeState
   StageSeconds seconds;
 };
+
+// When the picture is safe (or not wanted any more): removes its run's state, if there is one.
+void RemoveResumeState(const Picture& picture);
 
 struct GenerateHooks {
   std::function<void(const Progress&)> on_progress;  // called on the generating thread
   const CancelFlag* cancel = nullptr;     // looked at between blocks; stops with ErrorKind::kInterrupted
   CheckpointSink* checkpoints = nullptr;  // sees, and may change, every intermediate tensor
+  std::function<void(const std::string&)> on_note;  // what a user should know though it is no error
 };
 
 // How linear layers with quantized weights are computed: with activations in single precision, or in 8 bits
@@ -93,6 +109,9 @@ struct PipelineOptions {
   int threads = 0;           // 0: all processors this process may use
   bool check_memory = true;  // refuse a model that does not fit before reading it
   Precision precision = Precision::kFast;
+  // A folder where prompt embeddings are kept for later processes; empty: none. What cannot be read or written
+  // there is computed anew. Within a process each prompt is encoded once in any case.
+  std::filesystem::path prompt_cache = {};
 };
 
 class Pipeline {
@@ -110,6 +129,9 @@ class Pipeline {
   // Throws ErrorKind::kUsage for a request that cannot be drawn; cheap, does not compute.
   void Check(const GenerateRequest& request) const;
   Picture Generate(const GenerateRequest& request, const GenerateHooks& hooks = {}) const;
+  // A hash of all that decides the picture: engine, weights, settings. Two requests with the same id draw the
+  // same pixels.
+  std::string RunId(const GenerateRequest& request) const;
 
   struct Impl;  // the library's own
   const Impl& impl() const { return *impl_; }

@@ -73,6 +73,7 @@ MappedFile::MappedFile(const std::filesystem::path& path) : path_(path) {
   }
   size_ = static_cast<size_t>(status.st_size);
   stamp_ = StampOf(status);
+  status_changed_ = status.st_ctim.tv_sec * int64_t{1'000'000'000} + status.st_ctim.tv_nsec;
   if (size_ == 0) return;  // mmap refuses a length of zero
   void* data = mmap(nullptr, size_, PROT_READ, MAP_PRIVATE, fd.get(), 0);
   if (data == MAP_FAILED) {
@@ -98,6 +99,7 @@ MappedFile::MappedFile(MappedFile&& other) noexcept
       data_(std::exchange(other.data_, nullptr)),
       size_(std::exchange(other.size_, 0)),
       stamp_(other.stamp_),
+      status_changed_(other.status_changed_),
       guarded_(std::exchange(other.guarded_, nullptr)) {}
 
 MappedFile& MappedFile::operator=(MappedFile&& other) noexcept {
@@ -105,6 +107,7 @@ MappedFile& MappedFile::operator=(MappedFile&& other) noexcept {
   std::swap(data_, other.data_);
   std::swap(size_, other.size_);
   std::swap(stamp_, other.stamp_);
+  std::swap(status_changed_, other.status_changed_);
   std::swap(guarded_, other.guarded_);
   return *this;
 }

@@ -26,6 +26,10 @@ class MappedFile {
 
   std::span<const std::byte> bytes() const { return {data_, size_}; }
   const std::filesystem::path& path() const { return path_; }
+  const FileStamp& stamp() const { return stamp_; }  // when it was mapped
+  // When content, name or rights of the file were changed last, in nanoseconds: unlike the time in the stamp
+  // it cannot be set, so that a file under the name of another is found out.
+  int64_t status_changed() const { return status_changed_; }
 
   // Tells the system that the pages are not needed for now; they are read again on the next access.
   void ReleasePages() const;
@@ -41,6 +45,7 @@ class MappedFile {
   const std::byte* data_ = nullptr;
   size_t size_ = 0;
   FileStamp stamp_;
+  int64_t status_changed_ = 0;
   GuardedMapping* guarded_ = nullptr;
 };
 

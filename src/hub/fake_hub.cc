@@ -5,7 +5,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
-#include "hub/digest.h"
+#include "files/digest.h"
 
 namespace qwen_image {
 namespace {

@@ -8,7 +8,7 @@
 #include <string>
 #include <string_view>
 
-#include "hub/digest.h"
+#include "files/digest.h"
 
 namespace qwen_image {
 

@@ -60,7 +60,8 @@ void RunTransformer(const Pipeline::Impl& model, const Run& run, const Component
     if (!latents) continue;  // a reference may hold some steps only
     CheckShape(name, latents->shape(), {1, s.grid.height * s.grid.width, config.in_channels});
     const float timestep = schedule.timesteps[static_cast<size_t>(step)] / 1000.0f;
-    Tensor velocity = PredictNoise(model, run, *latents, embeds, negative_embeds, timestep, step);
+    Tensor velocity = PredictNoise(model, run, *latents, embeds,
+                                   negative_embeds ? &*negative_embeds : nullptr, timestep, step);
     run.tap(fmt::format("noise_pred_step{}", step), velocity);
     ++steps_run;
   }

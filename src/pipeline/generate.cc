@@ -8,7 +8,9 @@
 #include "core/fail.h"
 #include "model/latents.h"
 #include "pipeline/memory_check.h"
+#include "pipeline/resume.h"
 #include "pipeline/stages.h"
+#include "pipeline/step_cache.h"
 
 namespace qwen_image {
 namespace {
@@ -23,12 +25,22 @@ class Stopwatch {
   std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
 };
 
+// Those who watch a run want to see all of it.
+void CheckCanBeWatched(const GenerateRequest& request, const GenerateHooks& hooks) {
+  if (!hooks.checkpoints) return;
+  if (request.step_cache > 0)
+    Fail(ErrorKind::kUsage, "with the step cache there are no checkpoints of the steps that are estimated");
+  if (!request.resume_folder.empty())
+    Fail(ErrorKind::kUsage, "a run that is resumed has no checkpoints of the steps before");
+}
+
 }  // namespace
 
 Picture Pipeline::Generate(const GenerateRequest& request, const GenerateHooks& hooks) const {
   // 1. Check the request and fill in the defaults.
   const Pipeline::Impl& model = *impl_;
   const Settings settings = ResolveSettings(request, model.defaults, model.vae.config().z_dim);
+  CheckCanBeWatched(request, hooks);
   if (model.check_memory) CheckWorkspaceFits(model, request, settings);
   const CancelFlag never;
   Progress progress{
@@ -55,39 +67,56 @@ Picture Pipeline::Generate(const GenerateRequest& request, const GenerateHooks& 
                   .seed = request.seed,
                   .prompt_tokens = 0,
                   .prompt_truncated = false,
+                  .prompt_from_cache = false,
+                  .steps_resumed = 0,
+                  .steps_estimated = 0,
+                  .resume_file = {},
                   .seconds = {}};
 
   // 2. Turn the prompts into embeddings.
   Stopwatch encode_watch;
   report(Progress::Stage::kEncodePrompt, 0);
   const EncodedText text = EncodeText(model, run, request.prompt, Which::kPositive);
-  std::optional<Tensor> negative_embeds;
-  if (settings.guided())
-    negative_embeds = EncodeText(model, run, settings.negative_prompt, Which::kNegative).embeds;
+  std::optional<EncodedText> negative;
+  if (settings.guided()) negative = EncodeText(model, run, settings.negative_prompt, Which::kNegative);
   picture.prompt_tokens = text.prompt_tokens;
   picture.prompt_truncated = text.truncated;
+  picture.prompt_from_cache = text.from_cache && (!negative || negative->from_cache);
   model.text_encoder.store()
       .ReleasePages();  // memory for the next stage; a later run finds them in the page cache
   picture.seconds.encode_prompt = encode_watch.Seconds();
 
-  // 3. Draw the noise, 4. lay out the noise levels.
+  // 3. Draw the noise, 4. lay out the noise levels; or take up what an earlier run left.
   Stopwatch denoise_watch;
   Tensor latents = MakeInitialLatents(run, model.vae.config().z_dim);
   run.tap("initial_latents_packed", latents);
   const Schedule schedule = MakeTappedSchedule(model, run);
+  StepCache step_cache(request.step_cache, schedule);
+  KeptRun kept(model, run, schedule, hooks.on_note);
+  picture.resume_file = kept.path();
+  picture.steps_resumed = progress.resumed = kept.Load(latents, step_cache);
 
   // 5. Denoise step by step.
-  for (int64_t step = 0; step < settings.steps; ++step) {
+  for (int64_t step = picture.steps_resumed; step < settings.steps; ++step) {
     report(Progress::Stage::kDenoise, step);
     if (run.tap) run.tap(fmt::format("packed_latents_step{}", step), latents);
-    const float timestep = schedule.timesteps[static_cast<size_t>(step)] / 1000.0f;
-    Tensor velocity = PredictNoise(model, run, latents, text.embeds, negative_embeds, timestep, step);
+    Tensor velocity;
+    if (step_cache.MayEstimate(step)) {
+      velocity = step_cache.Estimate(step);
+    } else {
+      const float timestep = schedule.timesteps[static_cast<size_t>(step)] / 1000.0f;
+      velocity = PredictNoise(model, run, latents, text.embeds, negative ? &negative->embeds : nullptr,
+                              timestep, step);
+      step_cache.Computed(step, velocity);
+    }
     if (run.tap) run.tap(fmt::format("noise_pred_step{}", step), velocity);
     EulerStep(schedule, step, velocity, latents);
+    kept.Save(step + 1, latents, step_cache);
   }
   report(Progress::Stage::kDenoise, settings.steps);
   run.tap("final_latents_packed", latents);
   model.transformer.ReleasePages();
+  picture.steps_estimated = step_cache.reused();
   picture.seconds.denoise = denoise_watch.Seconds();
 
   // 6. Decode the latents into pixels.

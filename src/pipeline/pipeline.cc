@@ -7,6 +7,7 @@ namespace qwen_image {
 
 Pipeline::Impl::Impl(const ModelParts& parts, const ModelFiles& files, const PipelineOptions& options)
     : check_memory(options.check_memory),
+      precision(options.precision),
       scheduler(parts.scheduler.empty() ? OfficialScheduler() : ReadSchedulerConfig(parts.scheduler)),
       tokenizer(parts.tokenizer),
       text_encoder(WeightStore(parts.text_encoder, Component::kTextEncoder), options.precision),
@@ -15,7 +16,8 @@ Pipeline::Impl::Impl(const ModelParts& parts, const ModelFiles& files, const Pip
       vae(WeightStore(parts.vae, Component::kVae)),
       variant(RecognizeVariant(parts, transformer.config().zero_cond_t, files.variant)),
       defaults(DefaultsFor(parts, scheduler)),
-      pool(options.threads > 0 ? options.threads : DefaultThreadCount()) {
+      pool(options.threads > 0 ? options.threads : DefaultThreadCount()),
+      prompts(options.prompt_cache) {
   CheckPartsFit(text_encoder.config(), transformer.config(), vae.config(), parts.root);
   UseLightning(transformer.loras().applied(), scheduler, defaults);
 }

@@ -7,6 +7,7 @@
 #include "model/tokenizer.h"
 #include "model/transformer.h"
 #include "model/vae.h"
+#include "pipeline/prompt_cache.h"
 #include "pipeline/settings.h"
 #include "qwen_image/qwen_image.h"
 #include "weights/model_parts.h"
@@ -18,6 +19,7 @@ struct Pipeline::Impl {
   Impl(const ModelParts& parts, const ModelFiles& files, const PipelineOptions& options);
 
   bool check_memory;
+  Precision precision;
   SchedulerConfig scheduler;
   Tokenizer tokenizer;
   TextEncoder text_encoder;
@@ -26,6 +28,9 @@ struct Pipeline::Impl {
   Variant variant;
   Defaults defaults;
   mutable ThreadPool pool;
+  mutable PromptCache prompts;
+  // Computed when first asked for: with resuming or a cache of prompts on disk.
+  mutable std::string text_encoder_identity, transformer_identity;
 };
 
 }  // namespace qwen_image

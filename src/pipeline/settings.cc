@@ -69,6 +69,10 @@ Settings ResolveSettings(const GenerateRequest& request, const Defaults& default
     Fail(ErrorKind::kUsage, "the maximum sequence length must be from 1 to {}, not {}", kTokenizerMaxLength,
          request.max_sequence_length);
   }
+  if (!(request.step_cache >= 0 && request.step_cache <= 1)) {
+    Fail(ErrorKind::kUsage, "the threshold of the step cache must be a number from 0 (off) to 1, not {}",
+         request.step_cache);
+  }
   if (request.latents) CheckLatents(*request.latents, s.grid, latent_channels);
   return s;
 }

@@ -8,6 +8,7 @@
 #include "model/guidance.h"
 #include "model/latents.h"
 #include "model/prompt.h"
+#include "pipeline/identity.h"
 #include "pipeline/memory_check.h"
 #include "weights/nonfinite.h"
 
@@ -39,9 +40,25 @@ EncodedText EncodeText(const Pipeline::Impl& model, const Run& run, const std::s
   run.tap(negative ? "negative_input_ids" : "input_ids", encoded.ids.data(),
           {1, static_cast<int64_t>(encoded.ids.size())});
 
-  const int64_t kept = static_cast<int64_t>(encoded.ids.size()) - encoded.dropped;
-  return {EncodeIds(model, run, encoded.ids, which), encoded.prompt_tokens,
-          encoded.truncated || kept > run.request.max_sequence_length};
+  const int64_t own = static_cast<int64_t>(encoded.ids.size()) - encoded.dropped;
+  EncodedText text{.embeds = {},
+                   .prompt_tokens = encoded.prompt_tokens,
+                   .truncated = encoded.truncated || own > run.request.max_sequence_length};
+  // Whoever watches the run wants to see the text encoder at work.
+  if (run.tap) {
+    text.embeds = EncodeIds(model, run, encoded.ids, which);
+    return text;
+  }
+  const PromptKey key{.text_encoder = model.prompts.on_disk() ? TextEncoderIdentity(model) : "",
+                      .ids = encoded.ids,
+                      .dropped = encoded.dropped,
+                      .tokens = std::min(own, run.request.max_sequence_length),
+                      .width = model.text_encoder.config().hidden_size};
+  std::optional<Tensor> known = model.prompts.Find(key);
+  text.from_cache = known.has_value();
+  text.embeds = known ? *std::move(known) : EncodeIds(model, run, encoded.ids, which);
+  if (!text.from_cache) model.prompts.Keep(key, text.embeds);
+  return text;
 }
 
 Tensor EncodeIds(const Pipeline::Impl& model, const Run& run, const std::vector<int64_t>& ids, Which which) {
@@ -73,8 +90,7 @@ Schedule MakeTappedSchedule(const Pipeline::Impl& model, const Run& run) {
 }
 
 Tensor PredictNoise(const Pipeline::Impl& model, const Run& run, const Tensor& latents,
-                    const Tensor& prompt_embeds, const std::optional<Tensor>& negative_embeds, float timestep,
-                    int64_t step) {
+                    const Tensor& prompt_embeds, const Tensor* negative_embeds, float timestep, int64_t step) {
   const auto step_tap = [&](const char* suffix) {
     return run.tap ? run.tap.Under(fmt::format("transformer/step{:03}{}/", step, suffix)) : Tap();
   };

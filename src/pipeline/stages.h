@@ -28,6 +28,7 @@ struct EncodedText {
   Tensor embeds;  // [1, tokens, width]
   int64_t prompt_tokens = 0;
   bool truncated = false;
+  bool from_cache = false;
 };
 
 EncodedText EncodeText(const Pipeline::Impl& model, const Run& run, const std::string& prompt, Which which);
@@ -38,10 +39,9 @@ Tensor EncodeIds(const Pipeline::Impl& model, const Run& run, const std::vector<
 Tensor MakeInitialLatents(const Run& run, int64_t channels);
 Schedule MakeTappedSchedule(const Pipeline::Impl& model, const Run& run);
 
-// The guided velocity of a step; `negative_embeds` only with guidance.
+// The guided velocity of a step; `negative_embeds` is null without guidance.
 Tensor PredictNoise(const Pipeline::Impl& model, const Run& run, const Tensor& latents,
-                    const Tensor& prompt_embeds, const std::optional<Tensor>& negative_embeds, float timestep,
-                    int64_t step);
+                    const Tensor& prompt_embeds, const Tensor* negative_embeds, float timestep, int64_t step);
 
 // VAE latents [1, z, 1, h / 8, w / 8], denormalised → picture [1, 3, h, w] in [−1, 1].
 Tensor DecodePicture(const Pipeline::Impl& model, const Run& run, Tensor latents);

@@ -173,6 +173,12 @@ void LoraSet::AddTo(const std::string& module, int64_t first_row, int64_t rows, 
   }
 }
 
+std::vector<const WeightFile*> LoraSet::files() const {
+  std::vector<const WeightFile*> files;
+  for (const Lora& lora : loras_) files.push_back(lora.contents.file.get());
+  return files;
+}
+
 int64_t LoraSet::total_bytes() const {
   int64_t total = 0;
   for (const Lora& lora : loras_) total += static_cast<int64_t>(lora.contents.file->file().bytes().size());

@@ -44,6 +44,7 @@ class LoraSet {
   // What was applied, in the order of the files.
   const std::vector<AppliedLora>& applied() const { return applied_; }
   bool empty() const { return loras_.empty(); }
+  std::vector<const WeightFile*> files() const;  // in the same order
 
   bool Changes(const std::string& module) const;  // a layer that was taken before
 

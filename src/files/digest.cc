@@ -1,4 +1,4 @@
-#include "hub/digest.h"
+#include "files/digest.h"
 
 #include <openssl/evp.h>
 
@@ -14,7 +14,7 @@ struct Digest::State {
 namespace {
 
 void Check(bool fine) {
-  if (!fine) Fail(ErrorKind::kInternal, "the checksum of a download could not be computed");
+  if (!fine) Fail(ErrorKind::kInternal, "a checksum could not be computed");
 }
 
 }  // namespace
@@ -47,6 +47,12 @@ std::string Digest::Finish() {
   std::string hex;
   for (unsigned int i = 0; i < count; ++i) hex += fmt::format("{:02x}", bytes[i]);
   return hex;
+}
+
+std::string Sha256(std::string_view bytes) {
+  Digest digest(Digest::Kind::kSha256, bytes.size());
+  digest.Add(bytes);
+  return digest.Finish();
 }
 
 }  // namespace qwen_image

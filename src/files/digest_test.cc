@@ -1,4 +1,4 @@
-#include "hub/digest.h"
+#include "files/digest.h"
 
 #include <gtest/gtest.h>
 
@@ -14,6 +14,7 @@ std::string HashOf(Digest::Kind kind, std::string_view bytes) {
 TEST(Digest, Sha256) {  // the examples of FIPS 180
   EXPECT_EQ(HashOf(Digest::Kind::kSha256, "abc"),
             "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
+  EXPECT_EQ(Sha256("abc"), HashOf(Digest::Kind::kSha256, "abc"));
   EXPECT_EQ(HashOf(Digest::Kind::kSha256, ""),
             "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855");
 }

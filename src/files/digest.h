@@ -1,5 +1,5 @@
-// The two hashes by which Hugging Face names the contents of a file: sha256 for large files (Git LFS), and
-// git's own for the others: sha1 of "blob <size>", a NUL and the bytes.
+// Hashes. Hugging Face names the contents of files by two: sha256 for large ones (Git LFS), and git's own for
+// the others: sha1 of "blob <size>", a NUL and the bytes.
 #pragma once
 
 #include <cstdint>
@@ -29,6 +29,8 @@ class Digest {
   uint64_t size_;
   std::unique_ptr<State> state_;
 };
+
+std::string Sha256(std::string_view bytes);  // lowercase hexadecimal
 
 constexpr size_t kSha256Digits = 64, kGitHashDigits = 40;
 

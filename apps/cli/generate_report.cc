@@ -1,0 +1,94 @@
+#include "generate_report.h"
+
+#include <fstream>
+#include <string>
+
+#include "files/text.h"
+#include "picture_record.h"
+#include "print.h"
+#include "progress.h"
+
+namespace qwen_image {
+namespace {
+
+// The most memory this process ever held, mapped weights included. Not getrusage(): its figure begins with
+// what the process that started this one had.
+int64_t PeakMemoryBytes() {
+  std::ifstream status("/proc/self/status");
+  for (std::string line; std::getline(status, line);) {
+    if (line.starts_with("VmHWM:")) return 1024 * std::stoll(line.substr(6));
+  }
+  return 0;
+}
+
+// Of this run: without the steps that an earlier one finished.
+double SecondsPerStep(const Picture& p) {
+  const int64_t steps = p.steps - p.steps_resumed;
+  return steps > 0 ? p.seconds.denoise / static_cast<double>(steps) : 0;
+}
+
+std::string DenoiseDetails(const Picture& p) {
+  std::string text = HumanSeconds(SecondsPerStep(p)) + "/step";
+  if (p.steps_estimated > 0) text += fmt::format(", {} of {} steps estimated", p.steps_estimated, p.steps);
+  if (p.steps_resumed > 0) text += fmt::format(", resumed after step {}", p.steps_resumed);
+  return text;
+}
+
+void PrintLoras(std::FILE* stream, const Pipeline& pipeline, const Picture& p) {
+  for (const AppliedLora& lora : pipeline.loras()) {
+    Print(stream, "  lora: {} × {}, {} of {} layers\n", Printable(lora.name), lora.scale, lora.layers,
+          lora.total);
+  }
+  if (!pipeline.defaults().lightning) return;
+  const Defaults& made_for = pipeline.defaults();
+  const bool as_made = p.steps == made_for.steps && p.cfg == made_for.cfg;
+  Print(stream, "  Lightning LoRA: {}{} steps, cfg {}\n", as_made ? "" : "made for ", made_for.steps,
+        made_for.cfg);
+  if (p.cfg > 1) {
+    Print(stderr,
+          "note: a Lightning LoRA needs no guidance: cfg {} takes twice the time and usually spoils the "
+          "picture\n",
+          p.cfg);
+  }
+}
+
+}  // namespace
+
+bool IsStandardOutput(const std::filesystem::path& output) {
+  return output == "/dev/stdout" || output == "/dev/fd/1" || output == "/proc/self/fd/1";
+}
+
+void PrintSummary(const Job& job, const Picture& p, const Pipeline& pipeline) {
+  std::FILE* stream = IsStandardOutput(job.output) ? stderr : stdout;
+  if (p.prompt_truncated) {
+    Print(stderr, "note: the prompt has {} tokens; the end was cut off (see --max-sequence-length)\n",
+          p.prompt_tokens);
+  }
+  Print(stream, "{}: {}x{}, {} step{}, cfg {}, seed {}\n", job.output.string(), p.width, p.height, p.steps,
+        p.steps == 1 ? "" : "s", p.cfg, p.seed);
+  Print(stream, "  prompt {}{} + denoise {} ({}) + decode {}; peak memory {:.0f} MB\n",
+        HumanSeconds(p.seconds.encode_prompt), p.prompt_from_cache ? " (cached)" : "",
+        HumanSeconds(p.seconds.denoise), DenoiseDetails(p), HumanSeconds(p.seconds.decode),
+        static_cast<double>(PeakMemoryBytes()) / 1e6);
+  PrintLoras(stream, pipeline, p);
+}
+
+void PrintJson(const Job& job, const Picture& p, Json record, const StartSeconds& start, int threads) {
+  record["file"] = job.output.string();
+  record["prompt_tokens"] = p.prompt_tokens;
+  record["prompt_truncated"] = p.prompt_truncated;
+  record["prompt_from_cache"] = p.prompt_from_cache;
+  record["steps_estimated"] = p.steps_estimated;
+  record["steps_resumed"] = p.steps_resumed;
+  record["threads"] = threads;
+  record["seconds"] = {{"load", start.load},
+                       {"encode_prompt", p.seconds.encode_prompt},
+                       {"denoise", p.seconds.denoise},
+                       {"per_step", SecondsPerStep(p)},
+                       {"decode", p.seconds.decode}};
+  if (start.start_to_first_step) record["seconds"]["start_to_first_step"] = *start.start_to_first_step;
+  record["peak_memory_bytes"] = PeakMemoryBytes();
+  Print(stdout, "{}\n", RecordText(record));
+}
+
+}  // namespace qwen_image

@@ -1,0 +1,166 @@
+#include "pipeline/resume.h"
+
+#include <charconv>
+
+#include "core/fail.h"
+#include "files/digest.h"
+#include "files/folder.h"
+#include "files/json.h"
+#include "files/output_file.h"
+#include "model/prompt.h"
+#include "pipeline/identity.h"
+#include "pipeline/kept_tensors.h"
+#include "pipeline/memory_check.h"
+
+namespace qwen_image {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* kFormat = "qwen-image run 1";
+constexpr const char* kEnding = ".resume.safetensors";
+constexpr const char* kLatents = "latents";
+constexpr const char* kStepsDone = "steps_done";
+
+template <typename T>
+std::string HashOf(const std::vector<T>& values) {
+  return Sha256({reinterpret_cast<const char*>(values.data()), values.size() * sizeof(T)});
+}
+
+Json LoraIdentity(const LoraSet& loras) {
+  Json list = Json::array();
+  for (size_t i = 0; i < loras.applied().size(); ++i)
+    list.push_back({{"file", IdentityOf(*loras.files()[i])}, {"scale", loras.applied()[i].scale}});
+  return list;
+}
+
+std::vector<int64_t> TokenIds(const Pipeline::Impl& model, const GenerateRequest& request,
+                              const std::string& prompt) {
+  const auto special = request.reference_special_tokens ? Tokenizer::SpecialTokens::kParse
+                                                            : Tokenizer::SpecialTokens::kLiteral;
+  return EncodePrompt(model.tokenizer, prompt, special).ids;
+}
+
+// 0 if the file does not say.
+int64_t StepsDone(const std::map<std::string, std::string>& metadata, int64_t steps) {
+  const auto found = metadata.find(kStepsDone);
+  int64_t done = 0;
+  if (found != metadata.end())
+    std::from_chars(found->second.data(), found->second.data() + found->second.size(), done);
+  return done >= 1 && done <= steps ? done : 0;
+}
+
+// A writer that was killed leaves the file that it was writing.
+void RemoveTemporaries(const fs::path& path) {
+  std::error_code error;
+  const std::string stem = "." + path.filename().string() + ".tmp-";
+  for (const auto& entry : fs::directory_iterator(path.parent_path(), error)) {
+    if (entry.path().filename().string().starts_with(stem)) fs::remove(entry.path(), error);
+  }
+}
+
+}  // namespace
+
+std::string RunIdentity(const Pipeline::Impl& model, const GenerateRequest& request,
+                        const Settings& settings, const Schedule& schedule) {
+  Json json = {{"engine", EngineIdentity()},
+               {"text_encoder", TextEncoderIdentity(model)},
+               {"transformer", TransformerIdentity(model)},
+               {"loras", LoraIdentity(model.transformer.loras())},
+               {"input_ids", HashOf(TokenIds(model, request, request.prompt))},
+               {"max_sequence_length", request.max_sequence_length},
+               {"width", settings.width},
+               {"height", settings.height},
+               {"sigmas", HashOf(schedule.sigmas)},
+               {"timesteps", HashOf(schedule.timesteps)},
+               {"cfg", settings.guided() ? settings.cfg : 1},
+               {"step_cache", request.step_cache}};
+  if (settings.guided()) json["negative_input_ids"] = HashOf(TokenIds(model, request, settings.negative_prompt));
+  if (request.latents) {
+    json["latents"] = HashOf(request.latents->values);
+    json["latents_shape"] = request.latents->shape;
+  } else {
+    json["seed"] = request.seed;
+  }
+  return json.dump();
+}
+
+std::string Pipeline::RunId(const GenerateRequest& request) const {
+  const Settings settings = ResolveSettings(request, impl_->defaults, impl_->vae.config().z_dim);
+  const Schedule schedule =
+      MakeSchedule(impl_->scheduler, settings.steps, settings.grid.height * settings.grid.width);
+  return Sha256(fmt::format("{} {} {}", RunIdentity(*impl_, request, settings, schedule),
+                            IdentityOf(impl_->vae.store()), UseTiling(request, settings)));
+}
+
+ResumeFile::ResumeFile(const fs::path& folder, std::string identity, std::string prompt)
+    : identity_(std::move(identity)), prompt_(std::move(prompt)) {
+  constexpr size_t kNameDigits = 32;
+  std::error_code error;
+  fs::create_directories(folder, error);  // if that fails, CheckWritable says why
+  path_ = folder / (Sha256(identity_).substr(0, kNameDigits) + kEnding);
+  CheckWritable(path_);
+}
+
+int64_t ResumeFile::Load(const Shape& latents_shape, int64_t steps, Tensor& latents,
+                         StepCache& step_cache) const {
+  if (!Exists(path_)) return 0;
+  ExpectedTensors expected{.metadata = {{"format", kFormat}, {"run", identity_}},
+                           .shapes = {{kLatents, latents_shape}}};
+  expected.shapes.merge(step_cache.StateShapes(latents_shape));
+  KeptTensors kept = ReadKeptTensors(path_, expected);
+  const int64_t done = StepsDone(kept.metadata, steps);
+  if (done == 0) Fail(ErrorKind::kBadInput, "{} does not say which step was finished", path_.string());
+  Tensor kept_latents = std::move(kept.tensors.at(kLatents));
+  step_cache.Restore({std::move(kept.metadata), std::move(kept.tensors)});
+  latents = std::move(kept_latents);
+  return done;
+}
+
+void ResumeFile::Save(int64_t steps_done, const Tensor& latents, const StepCache& step_cache) const {
+  StepCache::State state = step_cache.Save();
+  KeptTensors kept{.metadata = std::move(state.numbers), .tensors = std::move(state.tensors)};
+  kept.metadata["format"] = kFormat;
+  kept.metadata["run"] = identity_;
+  kept.metadata["prompt"] = prompt_;  // for people who look into the file
+  kept.metadata[kStepsDone] = std::to_string(steps_done);
+  kept.tensors.emplace(kLatents, latents.Clone());
+  WriteKeptTensors(path_, kept);
+}
+
+KeptRun::KeptRun(const Pipeline::Impl& model, const Run& run, const Schedule& schedule, const Note& note)
+    : steps_(run.settings.steps), note_(note) {
+  if (!run.request.resume_folder.empty())
+    file_.emplace(run.request.resume_folder, RunIdentity(model, run.request, run.settings, schedule), run.request.prompt);
+}
+
+int64_t KeptRun::Load(Tensor& latents, StepCache& step_cache) const {
+  if (!file_) return 0;
+  try {
+    const Shape shape = latents.shape();
+    return file_->Load(shape, steps_, latents, step_cache);
+  } catch (const Error& error) {
+    if (error.kind() != ErrorKind::kBadInput) throw;
+    if (note_) note_(fmt::format("{}; the run starts from the beginning", error.message()));
+    return 0;
+  }
+}
+
+void KeptRun::Save(int64_t steps_done, const Tensor& latents, const StepCache& step_cache) {
+  if (!file_) return;
+  try {
+    file_->Save(steps_done, latents, step_cache);
+  } catch (const Error& error) {
+    file_.reset();
+    if (note_) note_(fmt::format("the run's state is not kept any more: {}", error.message()));
+  }
+}
+
+void RemoveResumeState(const Picture& picture) {
+  if (picture.resume_file.empty()) return;
+  std::error_code error;
+  fs::remove(picture.resume_file, error);
+  RemoveTemporaries(picture.resume_file);
+}
+
+}  // namespace qwen_image
