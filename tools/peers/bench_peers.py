@@ -1,7 +1,7 @@
 """This engine against its peers on the same full-size synthetic weights: `./run bench --peers`.
 
-Every run is kept in build/peers/measurements.json, and a measurement that was interrupted goes on where it was; docs/benchmarks.md
-and its plots are written from that file.
+Every run is kept in build/peers/measurements.json, and a measurement that was interrupted goes on where it was;
+docs/benchmarks.md and its plots are written from that file.
 """
 
 import argparse
@@ -22,16 +22,22 @@ from sdcpp_peer import StableDiffusion
 
 
 def parse_arguments():
-    parser = argparse.ArgumentParser(prog="./run bench --peers", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        prog="./run bench --peers", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--only", action="append", metavar="NAME", help="one line; may be given several times")
     parser.add_argument("--list", action="store_true", help="the names of the lines, and how long they take")
     parser.add_argument("--report", action="store_true", help="only write the documents from what was measured")
-    parser.add_argument("--repeat", type=int, metavar="N", help="runs of each contestant (default: the line's own, 5 to 1)")
+    parser.add_argument(
+        "--repeat", type=int, metavar="N", help="runs of each contestant (default: the line's own, 5 to 1)"
+    )
     parser.add_argument("--fresh", action="store_true", help="measure everything (or what --only names) anew")
     parser.add_argument("--synthetic", type=Path, metavar="DIR", help="the 20 B model, if it was written elsewhere")
     parser.add_argument("--work", type=Path, default=PROJECT / "build" / "peers", help=argparse.SUPPRESS)
     parser.add_argument("--docs", type=Path, default=PROJECT / "docs", help=argparse.SUPPRESS)
-    parser.add_argument("--engine", type=Path, default=PROJECT / "build" / "release" / "qwen-image", help=argparse.SUPPRESS)
+    parser.add_argument(
+        "--engine", type=Path, default=PROJECT / "build" / "release" / "qwen-image", help=argparse.SUPPRESS
+    )
     parser.add_argument("--programs", type=Path, default=PROJECT / "build" / "bench" / "bench", help=argparse.SUPPRESS)
     sd = PROJECT / "build" / "sdcpp" / "native" / "bin" / "sd-cli"
     parser.add_argument("--sd", type=Path, default=sd, help=argparse.SUPPRESS)
@@ -66,7 +72,7 @@ def estimate(lines, repeat):
     for line in lines:
         say(f"  {line.name:<12} {seconds_of(line, repeat) / 60:5.1f} min  {line.title}")
     total = sum(seconds_of(line, repeat) for line in lines)
-    say(f"about {total / 60:.0f} minutes in all, after weights were written and programs built (about 15 more at the first time)")
+    say(f"about {total / 60:.0f} minutes in all; writing weights and building programs takes some 15 more, once")
 
 
 def measure_once(line, contestant, variant, measurements):
@@ -80,7 +86,11 @@ def measure_once(line, contestant, variant, measurements):
         return
     measurements.add(line.name, contestant.who, variant.name, measured)
     figures = ", ".join(f"{key} {report.human(key, value)}" for key, value in measured.figures.items())
-    disturbed = f"; DISTURBED by {measured.conditions['foreign_cores']} cores of others' work" if machine.is_disturbed(measured.conditions) else ""
+    disturbed = (
+        f"; DISTURBED by {measured.conditions['foreign_cores']} cores of others' work"
+        if machine.is_disturbed(measured.conditions)
+        else ""
+    )
     say(f"{name}: {figures} (after {time.monotonic() - start:.0f} s, load {measured.conditions['load'][0]}{disturbed})")
 
 
@@ -112,6 +122,7 @@ def main():
         estimate(lines, args.repeat)
         if args.list:
             return
+        bench.prepare({line.name for line in lines})
         if args.fresh and not args.only:
             measurements.start_anew()
         for line in lines:

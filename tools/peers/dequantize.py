@@ -1,5 +1,5 @@
-"""Turns the synthetic 4-bit weights into the bfloat16 file that every peer starts from, so that all compute with the same
-numbers. Reads and writes one tensor at a time: the text encoder alone would be 15 GB."""
+"""Turns the synthetic 4-bit weights into the bfloat16 file that every peer starts from, so that all compute with the
+same numbers. Reads and writes one tensor at a time: the text encoder alone would be 15 GB."""
 
 import json
 
@@ -43,7 +43,7 @@ def unpack(packed, scales, biases):
 
 
 def tensors_of(shards):
-    """(name, shape, read) of every tensor as the model knows it: scales and biases belong to their weight."""
+    """(name, shape) of every tensor as the model knows it: scales and biases belong to their weight."""
     for shard in shards:
         for name, entry in shard.header.items():
             if name.endswith((".scales", ".biases")):
@@ -58,7 +58,9 @@ def read(shards, name):
         return shard.bytes_of(name)
     layer = name.removesuffix(".weight")
     # A layer's scales may have come to lie in the next shard.
-    parts = [next(s for s in shards if part in s.header).bytes_of(part) for part in (f"{layer}.scales", f"{layer}.biases")]
+    parts = [
+        next(s for s in shards if part in s.header).bytes_of(part) for part in (f"{layer}.scales", f"{layer}.biases")
+    ]
     return unpack(shard.bytes_of(name), *map(from_bfloat16, parts))
 
 

@@ -84,7 +84,7 @@ class Engine:
         return self.generate(self.full_command(steps))
 
     def first_step(self):
-        """Seconds from the start of the program to that of the first step; the run is ended there. Its prompt is that of an
-        earlier run, and the weights have been read before."""
+        """Seconds from the start of the program to that of the first step; the run is ended there. Its prompt is that
+        of an earlier run, and the weights have been read before."""
         done = process.run(self.full_command(4), until=r"step 0/", env=self.env)
         return done, {"start": done.find(r"step 0/")[0]}

@@ -9,7 +9,7 @@ FILTER = "MatMul 1024x3072x12288|Attention 24x128|Conv2d 3x3|LayerNorm|RmsNorm|M
 
 
 def run(program, out):
-    """{name: {gflops, share, gbytes}} with the best repetition of every case, and the fp32 peak of all cores in GFLOP/s."""
+    """{name: {ms, gflops, share, gbytes}}, the best repetition of every case; and all cores' fp32 peak in GFLOP/s."""
     command = [program, f"--benchmark_filter={FILTER}", f"--benchmark_out={out}", "--benchmark_out_format=json"]
     done = process.run(command)
     found = {}

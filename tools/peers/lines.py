@@ -64,6 +64,29 @@ class Bench:
             worker.close()
         self.workers = {}
 
+    def prepare(self, names):
+        """Writes the weights of these lines, so that nothing but measurements happens between measurements."""
+        models = self.models
+        models.short_text_encoder(), models.small_vae(), models.vae(), models.picture()
+        counts = {4, 1} | ({GROWTH_BLOCKS, *BLOCK_COUNTS} if names & {"resolutions", "blocks"} else set())
+        for count in sorted(counts):
+            models.transformer(count)
+        models.transformer_bf16(4)
+        if names & {"full", "start", "text57"}:
+            models.full()
+        if self.sd and names & {"blocks512", "blocks1024", "vae512", "text57", "resolutions"}:
+            self.prepare_sd(names)
+
+    def prepare_sd(self, names):
+        models, convert = self.models, self.sd.convert
+        models.sd_vae()
+        models.sd_transformer(convert, 1, "q4_0")
+        models.sd_text_encoder(convert, "q4_0", short=True)
+        for kind in sdcpp_peer.VARIANTS:
+            models.sd_transformer(convert, 4, kind)
+        if "text57" in names:
+            models.sd_text_encoder(convert, "q4_0", short=False)
+
     # One measurement each
 
     def run_engine(self, call, *arguments, **options):
@@ -227,7 +250,9 @@ def growth_with_resolution(bench):
         Contestant(f"{DIFFUSERS} 256", [Variant(diffusers_peer.VARIANT, lambda: bench.diffusers_blocks(256))], 12),
         Contestant(f"{SDCPP} 256", [Variant("q4_0", lambda: bench.run_sd(lambda sd: sd.blocks, 4, "q4_0", 256))], 6),
     ]
-    return Line("resolutions", f"growth with the resolution, {GROWTH_BLOCKS} blocks: seconds of a step", 1, engine + peers)
+    return Line(
+        "resolutions", f"growth with the resolution, {GROWTH_BLOCKS} blocks: seconds of a step", 1, engine + peers
+    )
 
 
 def growth_with_blocks(bench):
@@ -238,7 +263,13 @@ def growth_with_blocks(bench):
 def all_lines(bench, fastest_sd):
     first_step = Variant(FAST, lambda: bench.run_engine(bench.engine.first_step))
     return [
-        Line("kernels", "kernels against the fp32 peak", 1, [Contestant(ENGINE, [Variant("", bench.kernels)], 40)], "peak_gflops"),
+        Line(
+            "kernels",
+            "kernels against the fp32 peak",
+            1,
+            [Contestant(ENGINE, [Variant("", bench.kernels)], 40)],
+            "peak_gflops",
+        ),
         blocks_512(bench),
         blocks_1024(bench, fastest_sd),
         vae_512(bench),
@@ -246,7 +277,9 @@ def all_lines(bench, fastest_sd):
         scaling(bench),
         growth_with_resolution(bench),
         growth_with_blocks(bench),
-        Line("full", "20 B model, 4-bit, 512×512, 4 steps", 1, [Contestant(ENGINE, [Variant(FAST, bench.full_run)], 240)]),
+        Line(
+            "full", "20 B model, 4-bit, 512×512, 4 steps", 1, [Contestant(ENGINE, [Variant(FAST, bench.full_run)], 240)]
+        ),
         # After the full run: its prompt is known and the weights are in the page cache.
         Line("start", "20 B model: start to first step", 5, [Contestant(ENGINE, [first_step], 3)], "start", ("full",)),
     ]

@@ -25,7 +25,7 @@ def describe():
         "cores": len(os.sched_getaffinity(0)),
         "memory_gb": round(memory / 1e9, 1),
         "features": [feature for feature in FEATURES if feature in known],
-        "system": f"{platform.system()} {platform.release()}",
+        "system": platform.system(),
     }
 
 

@@ -19,8 +19,8 @@ import names  # noqa: E402
 import write_model  # noqa: E402
 
 STEM = "diffusion_pytorch_model"
-# 18 words that are 18 tokens in the embedded model's tokenizer and in Qwen's own. The template puts 34 before them, which
-# are dropped after the text encoder, and 5 after: 57 tokens for the text encoder, 23 for the transformer.
+# 18 words that are 18 tokens in the embedded model's tokenizer and in Qwen's own. The template puts 34 before them,
+# which are dropped after the text encoder, and 5 after: 57 tokens for the text encoder, 23 for the transformer.
 PROMPT = "a red circle and a green star and a black square and a triangle on a blue background"
 PROMPT_TOKENS, TEXT_TOKENS, ENCODER_TOKENS = 18, 23, 57
 # Enough to make embeddings of the right size where the text encoder is not what is measured.
@@ -105,8 +105,8 @@ class Models:
             write_picture(path, 512)
         return path
 
-    # stable-diffusion.cpp reads single files: the transformer's names are diffusers', the text encoder's transformers' older
-    # ones, the VAE's those of Wan.
+    # stable-diffusion.cpp reads single files: the transformer's names are diffusers', the text encoder's transformers'
+    # older ones, the VAE's those of Wan.
 
     def sd_transformer(self, convert, blocks, kind):
         target = self.root / f"transformer_{blocks}-{kind}.gguf"
@@ -147,8 +147,12 @@ def component(folder, stem, tensors, config, quantized):
 
 
 def write_full(folder):
-    component(folder / "transformer", STEM, write_model.transformer(60), write_model.transformer_config(60), quantized=True)
-    component(folder / "text_encoder", "model", write_model.text_encoder(), write_model.TEXT_ENCODER_CONFIG, quantized=True)
+    component(
+        folder / "transformer", STEM, write_model.transformer(60), write_model.transformer_config(60), quantized=True
+    )
+    component(
+        folder / "text_encoder", "model", write_model.text_encoder(), write_model.TEXT_ENCODER_CONFIG, quantized=True
+    )
     component(folder / "vae", STEM, write_model.vae(), write_model.VAE_CONFIG, quantized=False)
 
 

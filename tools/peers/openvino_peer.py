@@ -1,5 +1,5 @@
-"""OpenVINO: one block of diffusers' transformer, converted, its weights compressed by NNCF, run once for every block of the
-model. What lies before and after the blocks is left out. Run as a program it serves a Worker."""
+"""OpenVINO: one block of diffusers' transformer, converted, its weights compressed by NNCF, run once for every block of
+the model. What lies before and after the blocks is left out. Run as a program it serves a Worker."""
 
 from pathlib import Path
 
@@ -15,7 +15,10 @@ loaded = {}
 
 
 def real_rotation(x, rotation, use_real=True, use_real_unbind_dim=-1):
-    """diffusers' apply_rotary_emb_qwen without complex numbers, which the converter does not know. rotation: [tokens, pairs, 2]."""
+    """diffusers' apply_rotary_emb_qwen without complex numbers, which the converter does not know.
+
+    rotation: [tokens, pairs, 2], cosines and sines.
+    """
     import torch
 
     del use_real, use_real_unbind_dim
@@ -32,7 +35,9 @@ def first_block(transformer):
     block = source.QwenImageTransformerBlock(WIDTH, HEADS, HEAD_DIM)
     prefix = "transformer_blocks.0."
     with safe_open(Path(transformer) / "diffusion_pytorch_model.safetensors", "pt") as file:
-        state = {key.removeprefix(prefix): file.get_tensor(key).float() for key in file.keys() if key.startswith(prefix)}
+        state = {
+            key.removeprefix(prefix): file.get_tensor(key).float() for key in file.keys() if key.startswith(prefix)
+        }
     block.load_state_dict(state)
     source.apply_rotary_emb_qwen = real_rotation
     return block.float().eval()
@@ -91,7 +96,7 @@ def load(transformer, variant, cache, threads, side, text_tokens):
         ov.save_model(convert(transformer, weights), path, compress_to_fp16=False)
     model = core.read_model(path)
     inputs = example_inputs(side, text_tokens)
-    model.reshape({port: list(value.shape) for port, value in zip(model.inputs, inputs)})
+    model.reshape({port: list(value.shape) for port, value in zip(model.inputs, inputs, strict=True)})
     settings = {"PERFORMANCE_HINT": "LATENCY", "INFERENCE_NUM_THREADS": threads}
     if variant == FORCED:
         settings["INFERENCE_PRECISION_HINT"] = "f32"

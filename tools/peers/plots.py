@@ -5,7 +5,13 @@ import statistics
 import matplotlib
 
 matplotlib.use("svg")
-matplotlib.rcParams |= {"svg.fonttype": "none", "svg.hashsalt": "benchmarks", "font.size": 9, "axes.grid": True, "grid.alpha": 0.3}
+matplotlib.rcParams |= {
+    "svg.fonttype": "none",
+    "svg.hashsalt": "benchmarks",
+    "font.size": 9,
+    "axes.grid": True,
+    "grid.alpha": 0.3,
+}
 
 from matplotlib import pyplot  # noqa: E402
 
@@ -31,9 +37,12 @@ def median_step(m, line, who, variant):
 def time_per_block(m, path):
     bars = []
     for who in (ENGINE, OPENVINO, DIFFUSERS, SDCPP):
-        bars += [(f"{who}\n{variant}", median_step(m, "blocks512", who, variant), who) for variant in m.variants("blocks512", who)]
+        bars += [
+            (f"{who}\n{variant}", median_step(m, "blocks512", who, variant), who)
+            for variant in m.variants("blocks512", who)
+        ]
     figure, axes = pyplot.subplots(figsize=(7, 0.5 * len(bars) + 1))
-    for place, (label, seconds, who) in enumerate(bars):
+    for place, (_, seconds, who) in enumerate(bars):
         axes.barh(place, seconds / BLOCKS, color=COLORS[who])
         axes.text(seconds / BLOCKS, place, f" {seconds / BLOCKS:.2f} s", va="center")
     axes.set_yticks(range(len(bars)), [label for label, _, _ in bars])
@@ -46,24 +55,31 @@ def time_per_block(m, path):
 def growth(m, path):
     figure, (left, right) = pyplot.subplots(1, 2, figsize=(9, 3.6))
     sides = points(m, "resolutions", GROWTH_BLOCKS)
-    left.plot(*zip(*sides), "o-", color=COLORS[ENGINE], label=ENGINE) if sides else None
+    draw(left, sides, "o-", ENGINE)
     for who in (SDCPP, DIFFUSERS):
-        found = peer_points(m, who)
-        if found:
-            left.plot(*zip(*found), "s--", color=COLORS[who], label=who)
+        draw(left, peer_points(m, who), "s--", who)
     left.set(xscale="log", yscale="log", xlabel="side of the picture", ylabel="seconds a block")
     left.set_xticks([256, 512, 768, 1024, 1536], ["256", "512", "768", "1024", "1536"])
     left.minorticks_off()
     if left.lines:
         left.legend()
     counts = points(m, "blocks", 1)
-    right.plot(*zip(*counts), "o-", color=COLORS[ENGINE]) if counts else None
+    draw(right, counts, "o-", ENGINE)
     right.set(xlabel="blocks, at 512×512", ylabel="seconds a step", xlim=(0, None), ylim=(0, None))
     save(figure, path)
 
 
+def draw(axes, found, style, who):
+    if found:
+        axes.plot([x for x, _ in found], [y for _, y in found], style, color=COLORS[who], label=who)
+
+
 def points(m, line, blocks):
-    found = {int(r["who"]): r["figures"]["step"] for r in m.records if r["line"] == line and r["who"].isdigit() and "failed" not in r}
+    found = {
+        int(r["who"]): r["figures"]["step"]
+        for r in m.records
+        if r["line"] == line and r["who"].isdigit() and "failed" not in r
+    }
     return sorted((size, step / blocks) for size, step in found.items())
 
 
@@ -96,7 +112,14 @@ def roofline(m, path):
     block = block_point(m)
     if block:
         operations, size, rate = block
-        axes.plot(operations / size, rate / 1e9, "*", markersize=14, color=COLORS[ENGINE], label="a whole 4-bit block, 512×512")
+        axes.plot(
+            operations / size,
+            rate / 1e9,
+            "*",
+            markersize=14,
+            color=COLORS[ENGINE],
+            label="a whole 4-bit block, 512×512",
+        )
         axes.legend(loc="lower right")
     axes.set(xscale="log", yscale="log", xlabel="operations a byte that must be moved", ylabel="Gop/s, 2 threads")
     save(figure, path)
@@ -113,7 +136,13 @@ def draw_roof(axes, record):
         shape = kernels.shape_of(name)
         if shape and "gflops" in figures and "1 thread" not in name:
             axes.plot(shape[0] / shape[1], figures["gflops"], "o", color=COLORS[OPENVINO], markersize=4)
-            axes.annotate(name.split(",")[0], (shape[0] / shape[1], figures["gflops"]), fontsize=6, xytext=(3, -6), textcoords="offset points")
+            axes.annotate(
+                name.split(",")[0],
+                (shape[0] / shape[1], figures["gflops"]),
+                fontsize=6,
+                xytext=(3, -6),
+                textcoords="offset points",
+            )
 
 
 def write(m, folder):

@@ -44,7 +44,7 @@ def read_lines(descriptor, start):
 
 
 def run(command, until=None, env=None):
-    """Runs COMMAND to its end, or until a line fits UNTIL: what comes after that is of no interest and costs minutes."""
+    """Runs COMMAND to its end, or until a line fits UNTIL: what comes after is of no interest and may take minutes."""
     command = [str(word) for word in command]
     watch, start = machine.Watch(), time.monotonic()
     process = subprocess.Popen(

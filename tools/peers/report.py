@@ -2,13 +2,16 @@
 
 import importlib.metadata
 import statistics
+from pathlib import Path
 
 import machine
 import plots
 import targets
-from lines import ENGINE, FAST, GROWTH_BLOCKS
+from lines import ENGINE, FAST, GROWTH_BLOCKS, OPENVINO
 from models import PROMPT
+from openvino_peer import FORCED
 
+PAGE = Path(__file__).resolve().parent / "page.md"  # the words around the tables
 SD_RELEASE = "stable-diffusion-cpp-python 0.4.7"
 
 
@@ -38,7 +41,8 @@ def versions():
 def machine_text(m):
     facts = m.machine
     return (
-        f"{facts['cores']} cores of an {facts['cpu']} ({', '.join(facts['features'])}), {facts['memory_gb']} GB, {facts['system']}; "
+        f"{facts['cores']} cores of an {facts['cpu']}, {', '.join(facts['features'])}, {facts['memory_gb']} GB, "
+        f"{facts['system']}; "
         f"all programs with {facts['cores']} threads. {versions()}."
     )
 
@@ -54,16 +58,30 @@ def disturbed_text(m):
         return text + "During none of them did other programs take more than a tenth of a core."
     names = sorted({f"{record['line']} ({record['who']})" for record in disturbed})
     return text + (
-        f"During {len(disturbed)} of them (marked ⚠) other programs took more than a tenth of a core, so these figures are too slow: "
-        f"{', '.join(names)}."
+        f"During {len(disturbed)} of them (marked ⚠) other programs took more than a tenth of a core, so these figures "
+        f"are too slow: {', '.join(names)}."
     )
 
 
 def target_table(m):
     rows = [
-        [row.work, row.against, row.ours, row.theirs, row.result, row.wanted, row.verdict] for row in targets.all_rows(m)
+        [row.work, row.against, row.ours, row.theirs, row.result, row.wanted, row.verdict]
+        for row in targets.all_rows(m)
     ]
     return table(["work", "against", "qwen-image.cpp", "the other", "result", "pass (aim)", "reached"], rows)
+
+
+def openvino_text(m):
+    """Where OpenVINO did not compute in fp32, the comparison is not one of equal arithmetic, and that is said."""
+    fast, forced = m.figure("blocks512", ENGINE, FAST, "step"), m.figure("blocks512", OPENVINO, FORCED, "step")
+    chosen = {r["notes"].get("inference precision") for r in m.of("blocks512", OPENVINO) if r["variant"] != FORCED}
+    if not fast or not forced or chosen <= {"f32"}:
+        return ""
+    ratio = statistics.median(forced) / statistics.median(fast)
+    return (
+        f" OpenVINO's own choice on this CPU is to compute in {', '.join(sorted(filter(None, chosen)))}; kept to fp32 it "
+        f"takes {targets.spread(forced)}, {ratio:.2f} × this engine's time."
+    )
 
 
 def line_table(m, line, figures):
@@ -102,13 +120,14 @@ def full_text(m):
     runs = m.of("full", ENGINE)
     if not runs:
         return "Not measured yet."
-    figures = runs[-1]["figures"]
-    stages = runs[-1]["notes"]["weight bytes"]
+    figures, conditions = runs[-1]["figures"], runs[-1]["conditions"]
+    weights = [
+        f"{name.replace('_', ' ')} {size / 1e9:.2f} GB" for name, size in runs[-1]["notes"]["weight bytes"].items()
+    ]
     return (
-        f"{figures['total']:.0f} s in all: text encoder {figures['encode_prompt']:.1f} s, {figures['step']:.1f} s a step, decoding "
-        f"{figures['decode']:.1f} s; peak memory {figures['peak_bytes'] / 1e9:.2f} GB (weights: "
-        + ", ".join(f"{name.replace('_', ' ')} {size / 1e9:.2f} GB" for name, size in stages.items())
-        + f"). The machine's load was {runs[-1]['conditions']['load'][0]}{' ⚠' if machine.is_disturbed(runs[-1]['conditions']) else ''}."
+        f"{figures['total']:.0f} s in all: text encoder {figures['encode_prompt']:.1f} s, {figures['step']:.1f} s a step, "
+        f"decoding {figures['decode']:.1f} s; peak memory {figures['peak_bytes'] / 1e9:.2f} GB (weights: "
+        f"{', '.join(weights)}). Load {conditions['load'][0]}{' ⚠' if machine.is_disturbed(conditions) else ''}."
     )
 
 
@@ -131,7 +150,9 @@ def kernel_table(m):
         for name, figures in record["notes"]["kernels"].items():
             share = f"{figures['share']:.0f} %" if "share" in figures else ""
             gflops = f"{figures['gflops']:.0f}" if "gflops" in figures else ""
-            rows.append([name, f"{figures['ms']:.2f}", gflops, share, f"{figures['gbytes']:.1f}" if "gbytes" in figures else ""])
+            rows.append(
+                [name, f"{figures['ms']:.2f}", gflops, share, f"{figures['gbytes']:.1f}" if "gbytes" in figures else ""]
+            )
     return table(["kernel", "ms", "Gop/s", "of the fp32 peak", "GB/s"], rows)
 
 
@@ -146,97 +167,12 @@ def short(word):
     return "models/tiny/tokenizer" if word.endswith("models/tiny/tokenizer") else word
 
 
-PAGE = """# Against other programs
-
-`./run bench --peers` measures this engine and three others on the same weights and writes this page. One line of it:
-`./run bench --peers --only NAME`, with the names in brackets below; `--fresh` measures again, `--list` says how long it takes.
-
-{machine}
-
-{disturbed}
-
-## Targets
-
-{targets}
-
-Times are medians, with the smallest and the largest in brackets; the programs' runs alternate. "Against" names the variant that
-was the fastest of those below.
-
-## How it is measured
-
-The weights are random, of the published model's full size ([tools/synthetic](../tools/synthetic/write_model.py)); 4-bit ones are in MLX's
-form (groups of 64), and what those are worth, in bfloat16, is what every other program starts from. Real weights would take the same time.
-A model of 4 blocks stands for the published 60, which all cost the same: what lies before and after the blocks is a few thousandths.
-The prompt has 18 tokens, so the transformer sees 23 and the text encoder 57.
-
-- **qwen-image.cpp**: the command that a user types, two steps, the seconds that `--json` reports, as in
-
-  ```
-  {command}
-  ```
-
-  `fast` and `exact` are its `--precision`. The VAE's encoder is not used by any command yet: `build/bench/bench/vae_encode_bench`.
-- **stable-diffusion.cpp**: its own program with flash attention (`--fa`), weights by its own converter, the times of its own log (one
-  step, the weights are in memory before it begins). Its VAE keeps convolutions in 16 bits.
-- **diffusers**: fp32, one forward pass of `QwenImageTransformer2DModel`, after a small one to warm up; no attention mask. Its memory is what
-  it needs after loading, which needs more.
-- **OpenVINO**: one block of diffusers' transformer, converted, compressed with NNCF (4 bits in groups of 64, asymmetric; 8 bits), run four
-  times (one block's weights are many times the cache); `LATENCY` hint; nothing before and after the blocks. The precision of its
-  arithmetic is its own choice for this CPU and stands in the table; the run that is told to keep to fp32 is there for comparison.
-
-Other programs' work on the machine is measured during every run: ⚠ marks figures during whose runs it took more than a tenth of a core.
-
-## 4 blocks, 512×512 (blocks512)
-
-{blocks512}
-
-![time per block](images/bench_time_per_block.svg)
-
-## 4 blocks, 1024×1024 (blocks1024)
-
-{blocks1024}
-
-## VAE, 512×512 (vae512)
-
-{vae512}
-
-## Text encoder (text57)
-
-{text57}
-
-## One whole picture: 20 B parameters, 4-bit, 512×512, 4 steps (full, start)
-
-{full}
-
-{start}
-
-## Threads (threads)
-
-{threads}
-
-## Growth with the resolution (resolutions) and with the number of blocks (blocks)
-
-{resolutions}
-
-{blocks}
-
-![growth](images/bench_growth.svg)
-
-## Kernels (kernels)
-
-`./run bench` has the rest. The peak is measured in the same run: fused multiply-adds in registers, fp32, all cores.
-
-{kernels}
-
-![roofline](images/bench_roofline.svg)
-"""
-
-
 def write(m, docs):
-    text = PAGE.format(
+    text = PAGE.read_text(encoding="utf-8").format(
         machine=machine_text(m),
         disturbed=disturbed_text(m),
         targets=target_table(m),
+        openvino=openvino_text(m),
         command=engine_command(m),
         blocks512=line_table(m, "blocks512", ["step", "peak_bytes"]),
         blocks1024=line_table(m, "blocks1024", ["step", "peak_bytes"]),
@@ -252,5 +188,3 @@ def write(m, docs):
     docs.mkdir(parents=True, exist_ok=True)
     (docs / "benchmarks.md").write_text(text, encoding="utf-8")
     plots.write(m, docs / "images")
-
-

@@ -40,7 +40,9 @@ def faster(measurements, work, line, figure, ours, who, least, aim=None, variant
     variant = variant or measurements.fastest(line, who, figure, without_forced(measurements.variants(line, who)))
     other = measurements.figure(line, who, variant, figure) if variant else []
     if not other:
-        row.theirs = f"cannot be run: {reason(measurements, line, who)}" if measurements.failure(line, who) else "not measured"
+        row.theirs = (
+            f"cannot be run: {reason(measurements, line, who)}" if measurements.failure(line, who) else "not measured"
+        )
         return row
     row.against = f"{who}, {variant}"
     row.theirs = spread(other)
@@ -59,15 +61,13 @@ def reason(measurements, line, who):
 
 
 def half_the_memory(measurements):
-    row = Row("same: peak memory", f"{DIFFUSERS}, fp32", "0.5 ×")
+    row = Row("4 blocks, bf16 weights, 512×512: peak memory", f"{DIFFUSERS}, fp32", "0.5 × at most")
     mine = measurements.figure("blocks512", ENGINE, EXACT_BF16, "peak_bytes")
     other = measurements.figure("blocks512", DIFFUSERS, "fp32", "peak_bytes")
     if mine and other:
         share = max(mine) / max(other)
         row.ours, row.theirs = f"{max(mine) / 1e9:.2f} GB", f"{max(other) / 1e9:.2f} GB"
-        # "Half" to two digits: fp32 weights are twice the bf16 ones, and both need some memory beside them.
-        row.result, row.passed = f"{share:.2f} ×", round(share, 2) <= 0.55
-        row.wanted = "about half (≤ 0.55 ×)"
+        row.result, row.passed = f"{share:.2f} ×", share <= 0.5
     return row
 
 
@@ -76,10 +76,12 @@ def kernel_share(measurements, work, pattern, least, aim):
     for record in measurements.of("kernels", ENGINE)[-1:]:
         peak = record["figures"]["peak_gflops"]
         row.theirs = f"{peak:.0f} GFLOP/s"
-        for name, figures in record["notes"]["kernels"].items():
-            if re.search(pattern, name) and "gflops" in figures:
-                share = figures["gflops"] / peak
-                row.ours, row.result, row.passed = f"{figures['gflops']:.0f} Gop/s", f"{share:.0%}", share >= least
+        found = [
+            f["gflops"] for name, f in record["notes"]["kernels"].items() if re.search(pattern, name) and "gflops" in f
+        ]
+        if found:
+            share = max(found) / peak
+            row.ours, row.result, row.passed = f"{max(found):.0f} Gop/s", f"{share:.0%}", share >= least
     return row
 
 

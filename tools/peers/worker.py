@@ -1,5 +1,5 @@
-"""A Python peer in a process of its own that loads its weights once and then answers one request a line, so that runs can
-alternate with other programs' without loading gigabytes between them."""
+"""A Python peer in a process of its own that loads its weights once and then answers one request a line, so that runs
+can alternate with other programs' without loading gigabytes between them."""
 
 import json
 import os
@@ -23,7 +23,11 @@ class Worker:
         self.log = open(log, "ab")
         env = os.environ | {"OMP_NUM_THREADS": str(threads), "HF_HUB_OFFLINE": "1"}
         self.process = subprocess.Popen(
-            [sys.executable, str(HERE / script)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self.log, env=env
+            [sys.executable, str(HERE / script)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self.log,
+            env=env,
         )
 
     def ask(self, work, **options):
