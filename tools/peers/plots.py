@@ -105,23 +105,19 @@ def block_point(m):
 
 
 def roofline(m, path):
+    """What the kernels reach against what the machine allows; the fp32 peak is no limit to 8-bit kernels."""
     runs = m.of("kernels", ENGINE)
-    figure, axes = pyplot.subplots(figsize=(7, 4.2))
+    figure, axes = pyplot.subplots(figsize=(6, 4.5))
     if runs:
         draw_roof(axes, runs[-1])
     block = block_point(m)
     if block:
         operations, size, rate = block
-        axes.plot(
-            operations / size,
-            rate / 1e9,
-            "*",
-            markersize=14,
-            color=COLORS[ENGINE],
-            label="a whole 4-bit block, 512×512",
-        )
-        axes.legend(loc="lower right")
+        label = "a whole 4-bit block, 512×512"
+        axes.plot(operations / size, rate / 1e9, "*", markersize=14, color=COLORS[ENGINE], label=label)
     axes.set(xscale="log", yscale="log", xlabel="operations a byte that must be moved", ylabel="Gop/s, 2 threads")
+    if axes.get_legend_handles_labels()[0]:
+        axes.legend(loc="center left", bbox_to_anchor=(1.02, 0.5), fontsize=8)
     save(figure, path)
 
 
@@ -129,20 +125,13 @@ def draw_roof(axes, record):
     found, peak = record["notes"]["kernels"], record["figures"]["peak_gflops"]
     bandwidth = max((f["gbytes"] for f in found.values() if "gbytes" in f), default=20.0)
     intensities = [0.25, peak / bandwidth, 4000]
-    axes.plot(intensities, [min(peak, bandwidth * i) for i in intensities], color="black")
-    axes.text(4000, peak, f"fp32 peak {peak:.0f}", ha="right", va="bottom")
-    axes.text(0.25, 0.27 * bandwidth, f"{bandwidth:.0f} GB/s, the best of these kernels", va="bottom")
-    for name, figures in found.items():
-        shape = kernels.shape_of(name)
-        if shape and "gflops" in figures and "1 thread" not in name:
-            axes.plot(shape[0] / shape[1], figures["gflops"], "o", color=COLORS[OPENVINO], markersize=4)
-            axes.annotate(
-                name.split(",")[0],
-                (shape[0] / shape[1], figures["gflops"]),
-                fontsize=6,
-                xytext=(3, -6),
-                textcoords="offset points",
-            )
+    label = f"fp32 peak {peak:.0f} GFLOP/s; {bandwidth:.0f} GB/s,\nthe most that any kernel moved"
+    axes.plot(intensities, [min(peak, bandwidth * i) for i in intensities], color="black", label=label)
+    places = {name: kernels.shape_of(name) for name in found if "gflops" in found[name] and "1 thread" not in name}
+    colors = matplotlib.colormaps["tab20"].colors
+    for i, (name, shape) in enumerate((name, shape) for name, shape in places.items() if shape):
+        intensity, color = shape[0] / shape[1], colors[i % len(colors)]
+        axes.plot(intensity, found[name]["gflops"], "os^D"[i % 4], color=color, label=name.split(",")[0])
 
 
 def write(m, folder):
