@@ -5,6 +5,7 @@ docs/benchmarks.md and its plots are written from that file.
 """
 
 import argparse
+import fcntl
 import os
 import sys
 import time
@@ -42,6 +43,16 @@ def parse_arguments():
     sd = PROJECT / "build" / "sdcpp" / "native" / "bin" / "sd-cli"
     parser.add_argument("--sd", type=Path, default=sd, help=argparse.SUPPRESS)
     return parser.parse_args()
+
+
+def lock(work):
+    """Two measurements at once would disturb each other, and overwrite each other's figures."""
+    file = open(work / "lock", "w", encoding="utf-8")
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise SystemExit("another ./run bench --peers is measuring") from None
+    return file  # locked until it is closed, at the end
 
 
 def make_bench(args, threads):
@@ -110,32 +121,41 @@ def measure_line(line, repeats, measurements):
                     measure_once(line, contestant, variant, measurements)
 
 
+def measure(args, measurements):
+    bench = make_bench(args, threads=len(os.sched_getaffinity(0)))
+
+    def fastest_sd():
+        return measurements.fastest("blocks512", what.SDCPP, "step") or "q4_K"
+
+    lines = chosen_lines(what.all_lines(bench, fastest_sd()), args.only)
+    estimate(lines, args.repeat)
+    if args.list:
+        return
+    locked = lock(args.work)
+    bench.prepare({line.name for line in lines})
+    if args.fresh and not args.only:
+        measurements.start_anew()
+    for line in lines:
+        if args.fresh and args.only:
+            measurements.drop(line.name)
+        if line.name == "blocks1024":
+            line = what.blocks_1024(bench, fastest_sd())  # which may be known by now
+        try:
+            measure_line(line, args.repeat or line.repeats, measurements)
+        finally:
+            bench.close_workers()
+    locked.close()
+
+
 def main():
     args = parse_arguments()
-    os.makedirs(args.work, exist_ok=True)
+    args.work.mkdir(parents=True, exist_ok=True)
     measurements = Measurements(args.work / "measurements.json")
     if not args.report:
-        threads = len(os.sched_getaffinity(0))
-        bench = make_bench(args, threads)
-        fastest_sd = measurements.fastest("blocks512", what.SDCPP, "step") or "q4_K"
-        lines = chosen_lines(what.all_lines(bench, fastest_sd), args.only)
-        estimate(lines, args.repeat)
-        if args.list:
-            return
-        bench.prepare({line.name for line in lines})
-        if args.fresh and not args.only:
-            measurements.start_anew()
-        for line in lines:
-            if args.fresh and args.only:
-                measurements.drop(line.name)
-            if line.name == "blocks1024":
-                line = what.blocks_1024(bench, measurements.fastest("blocks512", what.SDCPP, "step") or "q4_K")
-            try:
-                measure_line(line, args.repeat or line.repeats, measurements)
-            finally:
-                bench.close_workers()
-    report.write(measurements, args.docs)
-    say(f"wrote {args.docs / 'benchmarks.md'}")
+        measure(args, measurements)
+    if not args.list:
+        report.write(measurements, args.docs)
+        say(f"wrote {args.docs / 'benchmarks.md'}")
 
 
 if __name__ == "__main__":

@@ -14,6 +14,7 @@ class Engine:
         # Prompt embeddings that an earlier run left must not make the text encoder look fast: a cache of our own.
         self.cache = work / "engine_cache"
         self.env = os.environ | {"XDG_CACHE_HOME": str(self.cache)}
+        self.warm = False  # the full model's prompt is known, its weights are in the page cache
         self.has_fast = "fast" in process.run([program, "generate", "--help"]).find(r"--precision.*")[1][0]
 
     def precision(self, wanted):
@@ -21,6 +22,7 @@ class Engine:
         return wanted if self.has_fast or wanted == "exact" else "exact"
 
     def forget_prompts(self):
+        self.warm = False
         shutil.rmtree(self.cache, ignore_errors=True)
 
     def command(self, transformer, text_encoder, vae, side, steps, precision, threads=None):
@@ -86,5 +88,8 @@ class Engine:
     def first_step(self):
         """Seconds from the start of the program to that of the first step; the run is ended there. Its prompt is that
         of an earlier run, and the weights have been read before."""
+        if not self.warm:
+            process.run(self.full_command(4), until=r"step 0/", env=self.env)
+            self.warm = True
         done = process.run(self.full_command(4), until=r"step 0/", env=self.env)
         return done, {"start": done.find(r"step 0/")[0]}

@@ -1,7 +1,7 @@
 """What is measured: lines, the contestants of each, and how often. The runs of a line's contestants alternate, so that
 whatever changes on the machine in the meantime meets all of them."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import diffusers_peer
 import kernels
@@ -42,7 +42,6 @@ class Line:
     repeats: int
     contestants: list
     figure: str = "step"
-    needs: tuple = field(default=())  # lines that have to be measured before
 
 
 class Bench:
@@ -201,7 +200,6 @@ def blocks_1024(bench, fastest_sd):
         "4 blocks, 1024×1024 (4096 + 23 tokens): seconds of a step",
         3,
         [engine_blocks(bench, FAST, 15, side=1024, steps=1), sd_blocks(bench, (fastest_sd,), 50, 1024)],
-        needs=("blocks512",),
     )
 
 
@@ -212,8 +210,8 @@ def vae_512(bench):
         3,
         [
             Contestant(ENGINE, [Variant("fp32", lambda: bench.engine_vae(512))], 16),
-            Contestant(DIFFUSERS, [Variant(diffusers_peer.VARIANT, lambda: bench.diffusers_vae(512))], 30),
-            Contestant(SDCPP, [Variant("as it loads it", lambda: bench.run_sd(lambda sd: sd.vae, 512))], 80),
+            Contestant(DIFFUSERS, [Variant(diffusers_peer.VARIANT, lambda: bench.diffusers_vae(512))], 36),
+            Contestant(SDCPP, [Variant("as it loads it", lambda: bench.run_sd(lambda sd: sd.vae, 512))], 120),
         ],
         figure="decode",
     )
@@ -280,6 +278,5 @@ def all_lines(bench, fastest_sd):
         Line(
             "full", "20 B model, 4-bit, 512×512, 4 steps", 1, [Contestant(ENGINE, [Variant(FAST, bench.full_run)], 240)]
         ),
-        # After the full run: its prompt is known and the weights are in the page cache.
-        Line("start", "20 B model: start to first step", 5, [Contestant(ENGINE, [first_step], 3)], "start", ("full",)),
+        Line("start", "20 B model: start to first step", 5, [Contestant(ENGINE, [first_step], 3)], "start"),
     ]

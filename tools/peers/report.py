@@ -78,9 +78,10 @@ def openvino_text(m):
     if not fast or not forced or chosen <= {"f32"}:
         return ""
     ratio = statistics.median(forced) / statistics.median(fast)
+    precisions = ", ".join(sorted(filter(None, chosen)))
     return (
-        f" OpenVINO's own choice on this CPU is to compute in {', '.join(sorted(filter(None, chosen)))}; kept to fp32 it "
-        f"takes {targets.spread(forced)}, {ratio:.2f} × this engine's time."
+        f" OpenVINO's own choice on this CPU is to compute in {precisions}; kept to fp32 it takes "
+        f" {targets.spread(forced)}, {ratio:.2f} × this engine's time."
     )
 
 
@@ -125,8 +126,8 @@ def full_text(m):
         f"{name.replace('_', ' ')} {size / 1e9:.2f} GB" for name, size in runs[-1]["notes"]["weight bytes"].items()
     ]
     return (
-        f"{figures['total']:.0f} s in all: text encoder {figures['encode_prompt']:.1f} s, {figures['step']:.1f} s a step, "
-        f"decoding {figures['decode']:.1f} s; peak memory {figures['peak_bytes'] / 1e9:.2f} GB (weights: "
+        f"{figures['total']:.0f} s in all: text encoder {figures['encode_prompt']:.1f} s, a step "
+        f"{figures['step']:.1f} s, decoding {figures['decode']:.1f} s; peak memory {figures['peak_bytes'] / 1e9:.2f} GB (weights: "
         f"{', '.join(weights)}). Load {conditions['load'][0]}{' ⚠' if machine.is_disturbed(conditions) else ''}."
     )
 
