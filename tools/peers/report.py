@@ -81,7 +81,7 @@ def openvino_text(m):
     precisions = ", ".join(sorted(filter(None, chosen)))
     return (
         f" OpenVINO's own choice on this CPU is to compute in {precisions}; kept to fp32 it takes "
-        f" {targets.spread(forced)}, {ratio:.2f} × this engine's time."
+        f"{targets.spread(forced)}, {ratio:.2f} × this engine's time."
     )
 
 
@@ -122,13 +122,12 @@ def full_text(m):
     if not runs:
         return "Not measured yet."
     figures, conditions = runs[-1]["figures"], runs[-1]["conditions"]
-    weights = [
-        f"{name.replace('_', ' ')} {size / 1e9:.2f} GB" for name, size in runs[-1]["notes"]["weight bytes"].items()
-    ]
+    sizes = runs[-1]["notes"]["weight bytes"]
+    weights = ", ".join(f"{name.replace('_', ' ')} {size / 1e9:.2f} GB" for name, size in sizes.items())
     return (
-        f"{figures['total']:.0f} s in all: text encoder {figures['encode_prompt']:.1f} s, a step "
-        f"{figures['step']:.1f} s, decoding {figures['decode']:.1f} s; peak memory {figures['peak_bytes'] / 1e9:.2f} GB (weights: "
-        f"{', '.join(weights)}). Load {conditions['load'][0]}{' ⚠' if machine.is_disturbed(conditions) else ''}."
+        f"{figures['total']:.0f} s in all: text encoder {figures['encode_prompt']:.1f} s, "
+        f"a step {figures['step']:.1f} s, decoding {figures['decode']:.1f} s; peak memory {figures['peak_bytes'] / 1e9:.2f} GB "
+        f"(weights: {weights}). Load {conditions['load'][0]}{' ⚠' if machine.is_disturbed(conditions) else ''}."
     )
 
 
