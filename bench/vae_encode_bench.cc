@@ -1,4 +1,5 @@
-// How long the VAE's encoder takes; the program that draws has no use for it yet, so no option of it can tell.
+// How long the VAE's encoder takes; the program that draws has no use for it yet, so no option of it can
+// tell.
 //
 //   vae_encode_bench FOLDER SIDE THREADS       prints "encode SECONDS s" for a picture of SIDE x SIDE
 #include <chrono>

@@ -83,7 +83,7 @@ def estimate(lines, repeat):
     for line in lines:
         say(f"  {line.name:<12} {seconds_of(line, repeat) / 60:5.1f} min  {line.title}")
     total = sum(seconds_of(line, repeat) for line in lines)
-    say(f"about {total / 60:.0f} minutes in all; writing weights and building programs takes some 15 more, once")
+    say(f"about {total / 60:.0f} minutes in all; writing weights and building programs takes some 25 more, once")
 
 
 def measure_once(line, contestant, variant, measurements):

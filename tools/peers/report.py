@@ -126,8 +126,8 @@ def full_text(m):
     weights = ", ".join(f"{name.replace('_', ' ')} {size / 1e9:.2f} GB" for name, size in sizes.items())
     return (
         f"{figures['total']:.0f} s in all: text encoder {figures['encode_prompt']:.1f} s, "
-        f"a step {figures['step']:.1f} s, decoding {figures['decode']:.1f} s; peak memory {figures['peak_bytes'] / 1e9:.2f} GB "
-        f"(weights: {weights}). Load {conditions['load'][0]}{' ⚠' if machine.is_disturbed(conditions) else ''}."
+        f"a step {figures['step']:.1f} s, decoding {figures['decode']:.1f} s; "
+        f"peak memory {figures['peak_bytes'] / 1e9:.2f} GB (weights: {weights}). Load {conditions['load'][0]}{' ⚠' if machine.is_disturbed(conditions) else ''}."
     )
 
 
