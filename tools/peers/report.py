@@ -127,7 +127,8 @@ def full_text(m):
     return (
         f"{figures['total']:.0f} s in all: text encoder {figures['encode_prompt']:.1f} s, "
         f"a step {figures['step']:.1f} s, decoding {figures['decode']:.1f} s; "
-        f"peak memory {figures['peak_bytes'] / 1e9:.2f} GB (weights: {weights}). Load {conditions['load'][0]}{' ⚠' if machine.is_disturbed(conditions) else ''}."
+        f"peak memory {figures['peak_bytes'] / 1e9:.2f} GB (weights: {weights}). "
+        f"Load {conditions['load'][0]}{' ⚠' if machine.is_disturbed(conditions) else ''}."
     )
 
 
