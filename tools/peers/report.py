@@ -56,7 +56,7 @@ def disturbed_text(m):
     text = f"{len(runs)} runs from {dates[0]} to {dates[-1]}. "
     if not disturbed:
         return text + "During none of them did other programs take more than a tenth of a core."
-    names = sorted({f"{record['line']} ({record['who']})" for record in disturbed})
+    names = dict.fromkeys(record["line"] for record in disturbed)
     return text + (
         f"During {len(disturbed)} of them (marked ⚠) other programs took more than a tenth of a core, so these figures "
         f"are too slow: {', '.join(names)}."
@@ -81,7 +81,7 @@ def openvino_text(m):
     precisions = ", ".join(sorted(filter(None, chosen)))
     return (
         f" OpenVINO's own choice on this CPU is to compute in {precisions}; kept to fp32 it takes "
-        f"{targets.spread(forced)}, {ratio:.2f} × this engine's time."
+        f"{targets.spread(forced)}, {ratio:.2f} × as long as this engine."
     )
 
 
