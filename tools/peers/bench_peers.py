@@ -9,6 +9,7 @@ import fcntl
 import os
 import sys
 import time
+import traceback
 from pathlib import Path
 
 import lines as what
@@ -53,6 +54,23 @@ def lock(work):
     except BlockingIOError:
         raise SystemExit("another ./run bench --peers is measuring") from None
     return file  # locked until it is closed, at the end
+
+
+def in_child(work):
+    """A program's peak memory, as the system reports it, is never below what its parent had used when it was started.
+    So gigabytes are written by a process of their own, and this one stays small."""
+    child = os.fork()
+    if child == 0:
+        try:
+            work()
+        except ProgramFailed as error:
+            say(f"some weights cannot be written: {error}")  # the lines that need them will say so
+        except BaseException:
+            traceback.print_exc()
+            os._exit(1)
+        os._exit(0)
+    if os.waitpid(child, 0)[1]:
+        raise SystemExit("the weights cannot be written")
 
 
 def make_bench(args, threads):
@@ -132,7 +150,7 @@ def measure(args, measurements):
     if args.list:
         return
     locked = lock(args.work)
-    bench.prepare({line.name for line in lines})
+    in_child(lambda: bench.prepare({line.name for line in lines}))
     if args.fresh and not args.only:
         measurements.start_anew()
     for line in lines:

@@ -2,8 +2,9 @@
 
 import re
 import statistics
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
+import machine
 from lines import DIFFUSERS, ENGINE, EXACT_BF16, FAST, OPENVINO, SDCPP
 from openvino_peer import FORCED
 
@@ -17,10 +18,12 @@ class Row:
     theirs: str = ""
     result: str = ""
     passed: bool | None = None  # None: not measured
+    records: list = field(default_factory=list)  # that the result is made of
 
     @property
     def verdict(self):
-        return {True: "yes", False: "**no**", None: "–"}[self.passed]
+        mark = " ⚠" if any(machine.is_disturbed(record["conditions"]) for record in self.records) else ""
+        return {True: "yes", False: "**no**", None: "–"}[self.passed] + mark
 
 
 def spread(values):
@@ -47,9 +50,14 @@ def faster(measurements, work, line, figure, ours, who, least, aim=None, variant
     row.against = f"{who}, {variant}"
     row.theirs = spread(other)
     if mine:
+        row.records = of_both(measurements, line, ours, who, variant)
         ratio = statistics.median(other) / statistics.median(mine)
         row.result, row.passed = f"{ratio:.2f} ×", ratio >= least
     return row
+
+
+def of_both(measurements, line, ours, who, variant):
+    return measurements.of(line, ENGINE, ours) + measurements.of(line, who, variant)
 
 
 def without_forced(variants):
@@ -75,7 +83,7 @@ def kernel_share(measurements, work, pattern, least, aim):
     row = Row(work, "fp32 FMA peak, same run", f"{least:.0%} ({aim:.0%})")
     for record in measurements.of("kernels", ENGINE)[-1:]:
         peak = record["figures"]["peak_gflops"]
-        row.theirs = f"{peak:.0f} GFLOP/s"
+        row.theirs, row.records = f"{peak:.0f} GFLOP/s", [record]
         found = [
             f["gflops"] for name, f in record["notes"]["kernels"].items() if re.search(pattern, name) and "gflops" in f
         ]
@@ -99,6 +107,7 @@ def first_step(measurements):
     values = measurements.figure("start", ENGINE, FAST, "start")
     if values:
         row.ours = row.result = spread(values)
+        row.records = measurements.of("start", ENGINE, FAST)
         row.passed = statistics.median(values) < 1
     return row
 
@@ -108,6 +117,7 @@ def scaling(measurements):
     one, two = (measurements.figure("threads", who, FAST, "step") for who in ("1 thread", "2 threads"))
     if one and two:
         ratio = statistics.median(one) / statistics.median(two)
+        row.records = measurements.of("threads", "1 thread") + measurements.of("threads", "2 threads")
         row.ours, row.theirs, row.result, row.passed = spread(two), spread(one), f"{ratio:.2f} ×", ratio >= 1.9
     return row
 
