@@ -106,6 +106,7 @@ def estimate(lines, repeat):
 
 def measure_once(line, contestant, variant, measurements):
     name = " ".join(filter(None, (line.name, contestant.who, variant.name)))
+    say(f"{name} … (about {contestant.seconds:.0f} s)")
     start = time.monotonic()
     try:
         measured = variant.measure()
