@@ -1,7 +1,7 @@
 // ThreadPool: runs independent tasks on a fixed number of threads.
 //
-// Kernels split their work into tasks by the problem's size only, never by the number of threads, and no two
-// tasks add to the same number. So results do not depend on the number of threads.
+// No two tasks of a kernel add to the same number, and where the cuts between tasks could change a result's
+// bits they follow the problem's size only. So results do not depend on the number of threads.
 #pragma once
 
 #include <cstdint>

@@ -35,6 +35,20 @@ TEST(ThreadPool, RunsManyShortJobsInARowAndAfterAPause) {
   }
 }
 
+TEST(ThreadPool, WaitsForTheSlowestThread) {
+  for (int threads : {2, 64}) {
+    ThreadPool pool(threads);
+    for (int job = 0; job < 3; ++job) {
+      std::atomic<int> done = 0;
+      pool.ParallelFor(4, [&](int64_t i) {
+        std::this_thread::sleep_for(std::chrono::milliseconds(1 + 5 * i));
+        ++done;
+      });
+      ASSERT_EQ(done, 4) << "on " << threads << " threads";
+    }
+  }
+}
+
 TEST(ThreadPool, RethrowsATasksExceptionAndStaysUsable) {
   ThreadPool pool(3);
   EXPECT_THROW(pool.ParallelFor(100,

@@ -39,7 +39,7 @@ std::vector<GemmTask> CutProduct(int64_t first_row, int64_t rows, int64_t cols, 
   const int64_t small_tasks_from = cols - cols / 16;
   const int64_t small_row_parts = std::max(row_parts, std::min<int64_t>(4, row_blocks));
   for (int64_t col = 0, width = 0; col < cols; col += width) {
-    width = std::clamp((cols - col) / 24 / kNarrowest * kNarrowest, kNarrowest, kStripCols);
+    width = std::clamp(RoundUp((cols - col) / 16, kNarrowest), kNarrowest, kStripCols);
     const int64_t col_end = std::min(cols, col + width);
     AddStrip({first_row, row_end, col, col_end}, col_end > small_tasks_from ? small_row_parts : row_parts,
              tasks);

@@ -1,4 +1,5 @@
-// How kernels cut their work into tasks: by the problem's size only, never by the number of threads.
+// How kernels cut their work into tasks: by the problem's size, not by the number of threads (but for
+// CutProduct in gemm.h, whose cuts change no bits).
 #pragma once
 
 #include <cstdint>
