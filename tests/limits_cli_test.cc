@@ -40,7 +40,7 @@ TEST_F(Cli, RunsOutOfMemoryInGoodOrder) {
   const Arguments request = {"generate", "x", "-q", "--ignore-memory", "--steps", "1", "--threads", "1"};
   const RunOptions limited = {.address_space = 66'000'000};
   EXPECT_EQ(Run(request + Arguments{"--size", "32x32", "-o", "out.png"}, limited).exit_code, 0);
-  ExpectRefused(request + Arguments{"--size", "512x512"}, kOutOfMemory, "cannot allocate", limited);
+  ExpectRefused(request + Arguments{"--size", "1024x1024"}, kOutOfMemory, "cannot allocate", limited);
 }
 
 TEST_F(Cli, TakesAsManyThreadsAsItGets) {

@@ -83,6 +83,17 @@ TEST_F(VaeGoldens, TiledDecoding) {
               Read(reference, "image_tiled"));
 }
 
+TEST_F(VaeGoldens, BandsChangeNothing) {
+  const auto bits = [](const Tensor& t) { return std::vector<float>(t.data(), t.data() + t.size()); };
+  Tensor latents({1, vae_.config().z_dim, 1, 13, 9});  // 104 rows of pixels: bands have 24 at least
+  for (int64_t i = 0; i < latents.size(); ++i) latents[i] = static_cast<float>(i * 37 % 101) / 50 - 1;
+  const Tensor image = vae_.Decode(latents, compute_);
+  const Tensor moments = vae_.Encode(image, compute_);
+  vae_.set_band_floats(1);
+  EXPECT_EQ(bits(vae_.Decode(latents, compute_)), bits(image));
+  EXPECT_EQ(bits(vae_.Encode(image, compute_)), bits(moments));
+}
+
 TEST_F(VaeGoldens, ImpossibleTilesAndSizesAreRefused) {
   const Tensor latents = Read(ReferenceRun(kGoldens / "micro_tiled"), "vae/pre_decode_latents");
   EXPECT_THROW(vae_.DecodeTiled(latents, {.min_size = 32, .stride = 0}, compute_), Error);

@@ -38,11 +38,10 @@ void TapPicture(const Tap& tap, std::string_view name, Tensor& x, Frames frames 
   x = ChannelsLast(seen);
 }
 
-// Rows of what lies between the two convolutions of a residual block that are made at a time: some 32 MB,
-// whole blocks of tiles of the convolution.
-int64_t BandRows(int64_t floats_per_row) {
-  constexpr int64_t kBandFloats = 8 << 20, kWholeBlocks = 24;
-  return std::max<int64_t>(1, kBandFloats / floats_per_row / kWholeBlocks) * kWholeBlocks;
+// As many rows as `floats` allow, in whole blocks of tiles of the convolution.
+int64_t BandRows(int64_t floats_per_row, int64_t floats) {
+  constexpr int64_t kWholeBlocks = 24;
+  return std::max<int64_t>(1, floats / floats_per_row / kWholeBlocks) * kWholeBlocks;
 }
 
 }  // namespace
@@ -52,7 +51,7 @@ int64_t BandRows(int64_t floats_per_row) {
 // first, and the result has the same bits.
 class VaePass {
  public:
-  explicit VaePass(const Compute& compute) : compute_(compute) {}
+  VaePass(const Compute& compute, int64_t band_floats) : compute_(compute), band_floats_(band_floats) {}
 
   // 1 × 1, or 3 × 3 with stride 2.
   Tensor Conv(const Vae::Conv& w, const Tensor& x, int64_t stride = 1, int64_t pad_after = 0) const {
@@ -206,7 +205,7 @@ class VaePass {
     filter2_.Set(w.conv2.weight, w.conv2.in, false, compute_.pool);
     const bool seen = tap.Wants("norm1") || tap.Wants("conv1") || tap.Wants("norm2") || tap.Wants("conv2");
     const int64_t height = x.dim(0), width = x.dim(1), line = width * w.conv1.out;
-    const int64_t band = seen ? height : BandRows(line);
+    const int64_t band = seen ? height : BandRows(line, band_floats_);
     Tensor seen_norm1;
     const Conv3x3Input input1 = Normed(w.norm1, x, tap, "norm1", seen_norm1);
     Tensor hidden = TakeMemory({std::min(height, band + kTile + 1), width, w.conv1.out});
@@ -252,19 +251,20 @@ class VaePass {
   }
 
   const Compute& compute_;
+  const int64_t band_floats_;
   Conv3x3Filter filter1_, filter2_;
   Tensor memory_;
 };
 
 Tensor Vae::DecodeTile(const Tensor& latents, const Compute& compute, const Tap& tap) const {
-  VaePass pass(compute);
+  VaePass pass(compute, band_floats_);
   Tensor z = pass.Conv(post_quant_conv_, ChannelsLast(latents));
   TapPicture(tap, "post_quant_conv", z);
   return ChannelsFirst(pass.Decode(decoder_, z, tap.Under("decoder.")), Frames::kNone);
 }
 
 Tensor Vae::EncodeTile(const Tensor& image, const Compute& compute, const Tap& tap) const {
-  VaePass pass(compute);
+  VaePass pass(compute, band_floats_);
   Tensor moments = pass.Conv(quant_conv_, pass.Encode(encoder_, ChannelsLast(image), tap.Under("encoder.")));
   TapPicture(tap, "quant_conv", moments);
   return ChannelsFirst(moments, Frames::kOne);

@@ -48,6 +48,10 @@ class Vae {
   const VaeConfig& config() const { return config_; }
   const WeightStore& store() const { return store_; }
 
+  // What lies between the two convolutions of a residual block is made and used in bands of rows of about
+  // this many floats. The result does not depend on it.
+  void set_band_floats(int64_t floats) { band_floats_ = floats; }
+
   // Latents [1, z_dim, 1, h, w] (already × std + mean) → picture [1, 3, 8h, 8w] in [−1, 1].
   Tensor Decode(const Tensor& latents, const Compute& compute, const Tap& tap = {}) const;
   // The same tile by tile: little memory for large pictures. Not clamped, as in diffusers.
@@ -118,6 +122,7 @@ class Vae {
 
   VaeConfig config_;
   WeightStore store_;
+  int64_t band_floats_ = 8 << 20;
   Encoder encoder_;
   Conv quant_conv_, post_quant_conv_;
   Decoder decoder_;

@@ -39,13 +39,18 @@ int64_t TransformerWorkspace(const TransformerConfig& config, const GenerateRequ
   return tokens * config.inner_dim() * 12 * kFloat;
 }
 
-// At the widest point of the decoder three activations of base_dim (or its double, before the last level) are
-// alive.
+// The decoder's last upsampling holds its input (half as many numbers) and its output, of base_dim channels a
+// pixel. Beside them: a band of a residual block, the filters of its two convolutions in the form they are
+// multiplied in (36 numbers for 9), and the picture in two layouts.
 int64_t VaeWorkspace(const VaeConfig& config, const GenerateRequest& request, const Settings& settings) {
-  int64_t pixels = settings.width * settings.height;
-  if (UseTiling(request, settings))
-    pixels = std::min(pixels, kLargePictureTiling.min_size * kLargePictureTiling.min_size);
-  return pixels * config.base_dim * 2 * 3 * kFloat;
+  constexpr int64_t kBand = 36 * 1000 * 1000;
+  const int64_t picture = settings.width * settings.height;
+  const int64_t pixels = UseTiling(request, settings)
+                             ? std::min(picture, kLargePictureTiling.min_size * kLargePictureTiling.min_size)
+                             : picture;
+  const int64_t widest = config.base_dim * *std::max_element(config.dim_mult.begin(), config.dim_mult.end());
+  return pixels * config.base_dim * 3 / 2 * kFloat + kBand + 2 * 36 * widest * widest * kFloat +
+         2 * picture * config.input_channels * kFloat;
 }
 
 }  // namespace
