@@ -102,7 +102,8 @@ TEST_F(PromptCacheCli, IsInTheUsersCacheFolder) {
   EXPECT_TRUE(FromCache({"a star"}, home));
   EXPECT_TRUE(fs::exists(Path("home/.cache/qwen-image/prompts")));
   EXPECT_FALSE(fs::exists(Path("relative")));
-  EXPECT_FALSE(FromCache({"a star"}, {.environment = {{"XDG_CACHE_HOME", std::nullopt}, {"HOME", std::nullopt}}}));
+  EXPECT_FALSE(
+      FromCache({"a star"}, {.environment = {{"XDG_CACHE_HOME", std::nullopt}, {"HOME", std::nullopt}}}));
 }
 
 TEST_F(PromptCacheCli, CannotFailARun) {
@@ -111,7 +112,8 @@ TEST_F(PromptCacheCli, CannotFailARun) {
       Run(Arguments{"generate", "x", "-o", "out.png", "--prompt-cache", "file/cache"} + kQuick);
   EXPECT_EQ(result.exit_code, 0);
   EXPECT_THAT(result.err, HasSubstr("note: prompts are not kept: cannot write file/cache"));
-  ExpectRefused({"generate", "x", "--prompt-cache", "cache", "--no-prompt-cache"}, kUsage, "--no-prompt-cache");
+  ExpectRefused({"generate", "x", "--prompt-cache", "cache", "--no-prompt-cache"}, kUsage,
+                "--no-prompt-cache");
 }
 
 TEST_F(PromptCacheCli, WatchedRunsDoNotUseIt) {
@@ -127,12 +129,13 @@ TEST_F(PromptCacheCli, WatchedRunsDoNotUseIt) {
 // Also without a folder.
 TEST_F(PromptCacheCli, EveryPromptOfABatchIsEncodedOnce) {
   folder_.Write("prompts.txt", "a star\na ring\na star\n");
-  const RunResult result = Run(Arguments{"generate", "--prompts", "prompts.txt", "--count", "2", "-q", "--json",
-                                         "-o", "out.png", "--no-prompt-cache"} +
+  const RunResult result = Run(Arguments{"generate", "--prompts", "prompts.txt", "--count", "2", "-q",
+                                         "--json", "-o", "out.png", "--no-prompt-cache"} +
                                kQuick);
   ASSERT_EQ(result.exit_code, 0) << result.err;
   std::vector<bool> cached;
-  for (const std::string& line : Lines(result.out)) cached.push_back(Json::parse(line).at("prompt_from_cache"));
+  for (const std::string& line : Lines(result.out))
+    cached.push_back(Json::parse(line).at("prompt_from_cache"));
   EXPECT_EQ(cached, (std::vector<bool>{false, true, false, true, true, true}));
   EXPECT_EQ(ReadPng(Path("out-005.png")).pixels, ReadPng(Path("out-001.png")).pixels);
 }

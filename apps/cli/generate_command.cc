@@ -58,7 +58,9 @@ bool KeepDrawn(const Job& job, const std::string& run_id, const GenerateOptions&
 
 // Before the model is loaded.
 void RefuseUnwatchable(const GenerateOptions& o) {
-  const char* option = o.step_cache.value_or(0) > 0 ? "--step-cache" : o.resume_dir.empty() ? nullptr : "--resume-dir";
+  const char* option = o.step_cache.value_or(0) > 0 ? "--step-cache"
+                       : o.resume_dir.empty()       ? nullptr
+                                                    : "--resume-dir";
   if (option)
     Fail(ErrorKind::kUsage, "--debug and --trace watch every step; leave out {}, which skips some", option);
 }

@@ -119,7 +119,8 @@ GenerateRequest MakeRequest(const GenerateOptions& o) {
 void CheckResumable(const GenerateOptions& o) {
   if (o.resume_dir.empty()) return;
   if (IsRandomSeed(o.seed))
-    Fail(ErrorKind::kUsage, "a run with a random seed cannot be resumed: the next one would draw another; "
+    Fail(ErrorKind::kUsage,
+         "a run with a random seed cannot be resumed: the next one would draw another; "
          "give a number for --seed");
   std::error_code error;
   std::filesystem::create_directories(o.resume_dir, error);  // if that fails, this says why:

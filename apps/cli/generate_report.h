@@ -13,7 +13,7 @@ bool IsStandardOutput(const std::filesystem::path& output);
 void PrintSummary(const Job& job, const Picture& picture, const Pipeline& pipeline);
 
 struct StartSeconds {
-  double load = 0;                           // opening the model
+  double load = 0;                            // opening the model
   std::optional<double> start_to_first_step;  // from the start of the program; of its first picture only
 };
 // `record`: the settings, see PictureRecord.

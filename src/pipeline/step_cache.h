@@ -5,9 +5,9 @@
 // steps, times the way to the next noise level, summed up since the transformer was asked last. (EasyCache
 // estimates the same from the change of the latents, which an Euler step makes the way in sigma times the
 // velocity, and reuses velocity − latents. On the embedded model the line errs 8 dB less than that, and than
-// the last velocity alone, as long as the threshold is 0.2 or less.) The first two steps and the last one are always computed, and at
-// least one in four. With guidance it is the guided velocity
-// that is continued, so that a step saves both passes.
+// the last velocity alone, as long as the threshold is 0.2 or less.) The first two steps and the last one are
+// always computed, and at least one in four. With guidance it is the guided velocity that is continued, so
+// that a step saves both passes.
 #pragma once
 
 #include <cstdint>
