@@ -125,6 +125,7 @@ Picture Pipeline::Generate(const GenerateRequest& request, const GenerateHooks& 
   Tensor vae_latents = UnpackLatents(latents, model.vae.config().z_dim, settings.grid);
   DenormalizeLatents(model.vae.config(), vae_latents);
   picture.rgb = ToRgb(model, DecodePicture(model, run, std::move(vae_latents)));
+  model.vae.store().ReleasePages();
   picture.seconds.decode = decode_watch.Seconds();
   return picture;
 }
