@@ -36,14 +36,10 @@ struct Walk {
 void Continue(StepCache& cache, const Schedule& schedule, const Velocity& velocity, int64_t from, int64_t to,
               Walk& walk) {
   for (int64_t step = from; step < to; ++step) {
-    Tensor v;
-    if (cache.MayEstimate(step)) {
-      v = cache.Estimate(step);
-    } else {
-      v = VelocityAt(velocity, schedule, step);
-      cache.Computed(step, v);
+    const Tensor v = cache.Velocity(step, [&] {
       walk.computed.push_back(step);
-    }
+      return VelocityAt(velocity, schedule, step);
+    });
     walk.used.insert(walk.used.end(), v.data(), v.data() + v.size());
   }
 }
