@@ -3,17 +3,26 @@
 //
 //   ./run bench                                       everything, one line a case, the best of three
 //   kernels_bench --benchmark_filter=Attention        one family
+//   kernels_bench --instruction-set=AVX2              as on a machine that has nothing better (also: SSE4,
+//   EMU128)
+//
+// "% peak" goes by the clock on the wall. "cpu %" is the same by processor time, of all threads together and
+// against a peak that is measured beside every run: it stays true when other programs use the machine, and on
+// several threads the two differ by what is lost to waiting.
 #include <benchmark/benchmark.h>
 
 #include <algorithm>
 #include <cstdint>
 #include <cstdio>
+#include <ctime>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
 #include "core/tensor.h"
 #include "core/threads.h"
+#include "hwy/targets.h"
 #include "kernels/kernels.h"
 #include "peak.h"
 
@@ -46,11 +55,36 @@ Tensor Random(Shape shape) {
   return t;
 }
 
-void Report(benchmark::State& state, double flops, double bytes, int threads) {
+double CpuSeconds() {
+  timespec t;
+  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
+  return static_cast<double>(t.tv_sec) + 1e-9 * static_cast<double>(t.tv_nsec);
+}
+
+// Times `run` and reports it. The peak beside each run is one thread's, on processor time.
+template <class F>
+void Measure(benchmark::State& state, double flops, double bytes, int threads, const F& run) {
+  run();  // threads, scratch memory and the output's pages are there from now on
+  double work_seconds = 0, peak_seconds = 0, peak_flops = 0;
+  const auto measure_peak = [&] {
+    const double start = CpuSeconds();
+    peak_flops += MultiplyAdds();
+    peak_seconds += CpuSeconds() - start;
+  };
+  measure_peak();
+  for (auto _ : state) {
+    const double start = CpuSeconds();
+    run();
+    work_seconds += CpuSeconds() - start;
+    state.PauseTiming();
+    measure_peak();
+    state.ResumeTiming();
+  }
   const double runs = static_cast<double>(state.iterations());
   using benchmark::Counter;
   state.counters["GFLOP/s"] = Counter(flops * runs * 1e-9, Counter::kIsRate);
   state.counters["%peak"] = Counter(100.0 * flops * runs / PeakOf(threads), Counter::kIsRate);
+  state.counters["cpu%"] = 100.0 * (flops * runs / work_seconds) / (peak_flops / peak_seconds);
   if (bytes > 0) state.counters["GB/s"] = Counter(bytes * runs * 1e-9, Counter::kIsRate);
 }
 
@@ -65,9 +99,9 @@ void BM_MatMul(benchmark::State& state, int64_t rows, int64_t depth, int64_t col
   const void* data = halves.empty() ? static_cast<const void*>(weights.data()) : halves.data();
   const WeightMatrix w{data, dtype, cols, depth};
   Tensor y({rows, cols});
-  for (auto _ : state) MatMul(x.data(), rows, w, bias.data(), y.data(), Pool(threads));
   const double bytes = static_cast<double>(cols * depth * size);
-  Report(state, 2.0 * static_cast<double>(rows * depth * cols), rows < 64 ? bytes : 0, threads);
+  Measure(state, 2.0 * static_cast<double>(rows * depth * cols), rows < 64 ? bytes : 0, threads,
+          [&] { MatMul(x.data(), rows, w, bias.data(), y.data(), Pool(threads)); });
 }
 
 void BM_Attention(benchmark::State& state, int64_t heads, int64_t head_dim, int64_t tokens, int threads) {
@@ -77,9 +111,9 @@ void BM_Attention(benchmark::State& state, int64_t heads, int64_t head_dim, int6
   const Tensor k = Random({tokens, heads, head_dim});
   const Tensor v = Random({tokens, heads, head_dim});
   Tensor out({tokens, heads, head_dim});
-  for (auto _ : state) Attention(q.data(), k.data(), v.data(), shape, out.data(), Pool(threads));
-  Report(state, 4.0 * static_cast<double>(heads * head_dim * tokens) * static_cast<double>(tokens), 0,
-         threads);
+  const double flops = 4.0 * static_cast<double>(heads * head_dim * tokens) * static_cast<double>(tokens);
+  Measure(state, flops, 0, threads,
+          [&] { Attention(q.data(), k.data(), v.data(), shape, out.data(), Pool(threads)); });
 }
 
 void BM_Conv2d(benchmark::State& state, int64_t side, int64_t in, int64_t out, int64_t kernel, int threads) {
@@ -88,8 +122,34 @@ void BM_Conv2d(benchmark::State& state, int64_t side, int64_t in, int64_t out, i
   const Tensor weight = Random({out, kernel, kernel, in});
   const Tensor bias = Random({out});
   Tensor y({side, side, out});
-  for (auto _ : state) Conv2d(x.data(), shape, weight.data(), bias.data(), y.data(), Pool(threads));
-  Report(state, 2.0 * static_cast<double>(side * side * in * out * kernel * kernel), 0, threads);
+  Measure(state, 2.0 * static_cast<double>(side * side * in * out * kernel * kernel), 0, threads,
+          [&] { Conv2d(x.data(), shape, weight.data(), bias.data(), y.data(), Pool(threads)); });
+}
+
+// GFLOP/s are counted as for a direct convolution of the (upsampled) picture, so they may exceed the peak:
+// the Winograd convolution multiplies a quarter as often.
+void BM_Conv3x3(benchmark::State& state, int64_t side, int64_t in, int64_t out, bool upsample, bool norm,
+                int threads) {
+  const Conv3x3Shape shape{in, out, side, side, upsample};
+  const Tensor x = Random({side, side, in});
+  const Tensor weight = Random({out, in, 3, 3});
+  const Tensor bias = Random({out});
+  const Tensor gamma = Random({in});
+  Tensor y({shape.out_height(), shape.out_width(), out});
+  Conv3x3Filter filter;
+  for (auto _ : state) {
+    filter.Set({weight.data(), DType::kF32, out, in * 9}, in, upsample, Pool(threads));
+    Conv3x3(shape, filter, {x.data(), 0, norm ? gamma.data() : nullptr},
+            {bias.data(), nullptr, y.data(), 0, 0, shape.out_height()}, Pool(threads));
+  }
+  Report(state, 18.0 * static_cast<double>(shape.out_height() * shape.out_width() * in * out), 0, threads);
+}
+
+void BM_Conv3x3Filter(benchmark::State& state, int64_t channels, int threads) {
+  const Tensor weight = Random({channels, channels, 3, 3});
+  Conv3x3Filter filter;
+  for (auto _ : state)
+    filter.Set({weight.data(), DType::kF32, channels, channels * 9}, channels, false, Pool(threads));
 }
 
 // Kernels that are bound by memory: GB/s of what is read and written.
@@ -102,6 +162,30 @@ void BM_RowWise(benchmark::State& state, int64_t rows, int64_t cols, F run) {
   for (auto _ : state) run(x.data(), rows, cols, a.data(), b.data(), y.data(), Pool(DefaultThreadCount()));
   const double bytes = 8.0 * static_cast<double>(rows * cols * state.iterations());
   state.counters["GB/s"] = benchmark::Counter(bytes * 1e-9, benchmark::Counter::kIsRate);
+}
+
+// RmsNorm and RopeInterleaved, in place; fused, or one after the other.
+void BM_RmsNormRope(benchmark::State& state, bool fused) {
+  constexpr int64_t kTokens = 1047, kHeads = 24, kDim = 128;
+  Tensor x = Random({kTokens, kHeads, kDim});
+  const Tensor weight = Random({kDim}), cos = Random({kTokens, kDim / 2}), sin = Random({kTokens, kDim / 2});
+  ThreadPool& pool = Pool(DefaultThreadCount());
+  for (auto _ : state) {
+    if (fused) {
+      RmsNormRope(x.data(), kTokens, kHeads, kDim, weight.data(), 1e-6f, cos.data(), sin.data(), pool);
+    } else {
+      RmsNorm(x.data(), kTokens * kHeads, kDim, weight.data(), 1e-6f, x.data(), pool);
+      RopeInterleaved(x.data(), kTokens, kHeads, kDim, cos.data(), sin.data(), pool);
+    }
+  }
+  const double bytes = 8.0 * static_cast<double>(x.size() * state.iterations());
+  state.counters["GB/s"] = benchmark::Counter(bytes * 1e-9, benchmark::Counter::kIsRate);
+}
+
+// What handing out work costs: as many empty tasks as there are threads.
+void BM_EmptyTasks(benchmark::State& state) {
+  ThreadPool& pool = Pool(DefaultThreadCount());
+  for (auto _ : state) pool.ParallelFor(pool.size(), [](int64_t) {});
 }
 
 template <class F, class... Args>
@@ -118,21 +202,42 @@ void RegisterAll() {
   const std::string on_all = ", " + std::to_string(all) + " threads";
   Register("MatMul 1024x3072x12288 f32, 1 thread", BM_MatMul, 1024, 3072, 12288, DType::kF32, 1);
   Register("MatMul 1024x3072x12288 f32" + on_all, BM_MatMul, 1024, 3072, 12288, DType::kF32, all);
+  Register("MatMul 1024x3072x12288 bf16, 1 thread", BM_MatMul, 1024, 3072, 12288, DType::kBF16, 1);
   Register("MatMul 1024x3072x12288 bf16" + on_all, BM_MatMul, 1024, 3072, 12288, DType::kBF16, all);
   Register("MatMul 1024x12288x3072 bf16" + on_all, BM_MatMul, 1024, 12288, 3072, DType::kBF16, all);
+  Register("MatMul 1024x12288x3072 bf16, 1 thread", BM_MatMul, 1024, 12288, 3072, DType::kBF16, 1);
+  Register("MatMul 1024x3072x3072 bf16, 1 thread", BM_MatMul, 1024, 3072, 3072, DType::kBF16, 1);
   Register("MatMul 1024x3072x3072 f16" + on_all, BM_MatMul, 1024, 3072, 3072, DType::kF16, all);
+  Register("MatMul 23x3072x12288 bf16, 1 thread", BM_MatMul, 23, 3072, 12288, DType::kBF16, 1);
+  Register("MatMul 57x3584x18944 bf16, 1 thread", BM_MatMul, 57, 3584, 18944, DType::kBF16, 1);
   Register("MatMul 23x3072x12288 bf16" + on_all, BM_MatMul, 23, 3072, 12288, DType::kBF16, all);
+  Register("MatMul 1x3072x18432 bf16, 1 thread", BM_MatMul, 1, 3072, 18432, DType::kBF16, 1);
   Register("MatMul 1x3072x18432 f32" + on_all, BM_MatMul, 1, 3072, 18432, DType::kF32, all);
   Register("MatMul 1x3072x18432 bf16" + on_all, BM_MatMul, 1, 3072, 18432, DType::kBF16, all);
   Register("MatMul 64x64x128 f32" + on_all, BM_MatMul, 64, 64, 128, DType::kF32, all);
   Register("Attention 24x128 1047 tokens, 1 thread", BM_Attention, 24, 128, 1047, 1);
   Register("Attention 24x128 1047 tokens" + on_all, BM_Attention, 24, 128, 1047, all);
+  Register("Attention 24x128 4119 tokens, 1 thread", BM_Attention, 24, 128, 4119, 1);
   Register("Attention 24x128 4119 tokens" + on_all, BM_Attention, 24, 128, 4119, all);
   Register("Attention 1x384 4096 tokens" + on_all, BM_Attention, 1, 384, 4096, all);
   Register("Conv2d 3x3 512x512 96->96" + on_all, BM_Conv2d, 512, 96, 96, 3, all);
   Register("Conv2d 3x3 256x256 192->192" + on_all, BM_Conv2d, 256, 192, 192, 3, all);
   Register("Conv2d 3x3 64x64 384->384" + on_all, BM_Conv2d, 64, 384, 384, 3, all);
   Register("Conv2d 3x3 512x512 96->3" + on_all, BM_Conv2d, 512, 96, 3, 3, all);
+
+  for (const int threads : {1, all}) {
+    const std::string on = threads == 1 ? ", 1 thread" : on_all;
+    Register("Conv3x3 512x512 96->96" + on, BM_Conv3x3, 512, 96, 96, false, false, threads);
+    Register("Conv3x3 512x512 96->96, norm + SiLU" + on, BM_Conv3x3, 512, 96, 96, false, true, threads);
+    Register("Conv3x3 256x256 192->192, norm + SiLU" + on, BM_Conv3x3, 256, 192, 192, false, true, threads);
+    Register("Conv3x3 128x128 384->384, norm + SiLU" + on, BM_Conv3x3, 128, 384, 384, false, true, threads);
+    Register("Conv3x3 64x64 384->384, norm + SiLU" + on, BM_Conv3x3, 64, 384, 384, false, true, threads);
+    Register("Conv3x3 256x256 192->96, upsampled" + on, BM_Conv3x3, 256, 192, 96, true, false, threads);
+    Register("Conv3x3 128x128 384->192, upsampled" + on, BM_Conv3x3, 128, 384, 192, true, false, threads);
+    Register("Conv3x3 512x512 96->3, norm + SiLU" + on, BM_Conv3x3, 512, 96, 3, false, true, threads);
+    Register("Conv3x3 512x512 3->96" + on, BM_Conv3x3, 512, 3, 96, false, false, threads);
+    Register("Conv3x3 filter 384->384" + on, BM_Conv3x3Filter, 384, threads);
+  }
 
   const auto row_wise = [&](const std::string& name, auto run) {
     Register(name + on_all, [=](benchmark::State& state) { BM_RowWise(state, 1047, 3072, run); });
@@ -143,18 +248,24 @@ void RegisterAll() {
   row_wise("Modulate 1047x3072",
            [](const float* x, int64_t rows, int64_t cols, const float* a, const float* b, float* y,
               ThreadPool& pool) { Modulate(x, rows, cols, a, b, y, pool); });
+  row_wise("LayerNormModulate 1047x3072",
+           [](const float* x, int64_t rows, int64_t cols, const float* a, const float* b, float* y,
+              ThreadPool& pool) { LayerNormModulate(x, rows, cols, 1e-6f, a, b, y, pool); });
   row_wise("GeluTanh 1047x3072", [](const float* x, int64_t rows, int64_t cols, const float*, const float*,
                                     float* y, ThreadPool& pool) { GeluTanh(x, rows * cols, y, pool); });
   row_wise("RmsNorm 25128x128",
            [](const float* x, int64_t rows, int64_t cols, const float* a, const float*, float* y,
               ThreadPool& pool) { RmsNorm(x, rows * cols / 128, 128, a, 1e-6f, y, pool); });
+  Register("RmsNorm, RopeInterleaved 1047x24x128" + on_all, BM_RmsNormRope, false);
+  Register("RmsNormRope 1047x24x128" + on_all, BM_RmsNormRope, true);
+  Register("ParallelFor of empty tasks" + on_all, BM_EmptyTasks);
 }
 
 // One line a case: the best repetition, since whatever else runs on the machine only ever makes it slower.
 class TableReporter : public benchmark::BenchmarkReporter {
  public:
   bool ReportContext(const Context&) override {
-    std::printf("%-46s %10s %10s %8s %8s\n", "", "ms", "GFLOP/s", "% peak", "GB/s");
+    std::printf("%-46s %10s %10s %8s %8s %8s\n", "", "ms", "GFLOP/s", "% peak", "cpu %", "GB/s");
     return true;
   }
 
@@ -165,9 +276,10 @@ class TableReporter : public benchmark::BenchmarkReporter {
       if (!best || run.GetAdjustedRealTime() < best->GetAdjustedRealTime()) best = &run;
     }
     if (!best) return;
-    std::printf("%-46s %10.2f %10s %8s %8s\n", best->run_name.function_name.c_str(),
+    std::printf("%-46s %10.3f %10s %8s %8s %8s\n", best->run_name.function_name.c_str(),
                 best->GetAdjustedRealTime(), Counter(*best, "GFLOP/s").c_str(),
-                Counter(*best, "%peak").c_str(), Counter(*best, "GB/s").c_str());
+                Counter(*best, "%peak").c_str(), Counter(*best, "cpu%").c_str(),
+                Counter(*best, "GB/s").c_str());
     std::fflush(stdout);
   }
 
@@ -181,11 +293,36 @@ class TableReporter : public benchmark::BenchmarkReporter {
   }
 };
 
+// Leaves the kernels nothing better than the named instruction set; false: unknown or not on this machine.
+bool UseInstructionSet(std::string_view name) {
+  for (int64_t target : hwy::SupportedAndGeneratedTargets()) {
+    if (name != hwy::TargetName(target)) continue;
+    hwy::DisableTargets(target - 1);  // the better a target, the lower its bit
+    return true;
+  }
+  std::fprintf(stderr, "this machine and build have no instruction set %s\n", std::string(name).c_str());
+  return false;
+}
+
+// Takes our own flag out of the arguments, as benchmark::Initialize does with its own.
+bool ReadInstructionSet(int* argc, char** argv) {
+  constexpr std::string_view kFlag = "--instruction-set=";
+  for (int i = 1; i < *argc; ++i) {
+    const std::string_view argument = argv[i];
+    if (!argument.starts_with(kFlag)) continue;
+    std::copy(argv + i + 1, argv + *argc, argv + i);
+    --*argc;
+    return UseInstructionSet(argument.substr(kFlag.size()));
+  }
+  return true;
+}
+
 }  // namespace
 }  // namespace qwen_image
 
 int main(int argc, char** argv) {
   benchmark::Initialize(&argc, argv);
+  if (!qwen_image::ReadInstructionSet(&argc, argv)) return 2;
   if (benchmark::ReportUnrecognizedArguments(argc, argv)) return 2;
   const int all = qwen_image::DefaultThreadCount();
   std::printf("instruction set %s; f32 peak %.0f GFLOP/s on 1 thread, %.0f on %d\n\n",

@@ -58,5 +58,11 @@ double MeasurePeakFlops(ThreadPool& pool) {
   return sum / seconds.count();
 }
 
+double MultiplyAdds() {
+  constexpr int64_t kRounds = 1000 * 1000;
+  float result = 0;
+  return HWY_DYNAMIC_DISPATCH(MultiplyAddInRegisters)(kRounds, &result);
+}
+
 }  // namespace qwen_image
 #endif

@@ -9,4 +9,7 @@ namespace qwen_image {
 // Takes some 50 ms.
 double MeasurePeakFlops(ThreadPool& pool);
 
+// The same work on the calling thread, for some milliseconds; returns the number of operations.
+double MultiplyAdds();
+
 }  // namespace qwen_image

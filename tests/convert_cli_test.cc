@@ -64,9 +64,10 @@ class ConvertCli : public testing::Test {
     EXPECT_EQ(result.out, "");
   }
   RgbImage Draw(const std::string& model) const {
-    const RunResult result = RunProgram({"generate", "a red circle", "--model", model, "--size", "64x64",
-                                         "--steps", "2", "--seed", "3", "-o", "picture.png", "-q"},
-                                        {.folder = folder_.path()});
+    const RunResult result =
+        RunProgram({"generate", "a red circle", "--model", model, "--size", "64x64", "--steps", "2", "--seed",
+                    "3", "--precision", "exact", "-o", "picture.png", "-q"},
+                   {.folder = folder_.path()});
     EXPECT_EQ(result.exit_code, 0) << result.err;
     return ReadPng(Path("picture.png"));
   }

@@ -150,10 +150,11 @@ class LoraOnQuantized : public testing::TestWithParam<QuantizedCase> {
     };
     ThreadPool pool(threads);
     const CancelFlag never;
-    const Tensor velocity = transformer.PredictVelocity(random({1, 6, config.in_channels}, 3),
-                                                        random({1, 5, config.joint_attention_dim}, 4), 0.6f,
-                                                        {2, 3}, Compute{pool, never});
-    return {velocity.data(), velocity.data() + velocity.size()};
+    const Tensor embeds = random({1, 5, config.joint_attention_dim}, 4);
+    const Transformer::Prompt prompt = {embeds};
+    const std::vector<Tensor> velocity = transformer.PredictVelocities(
+        random({1, 6, config.in_channels}, 3), {&prompt, 1}, 0.6f, {2, 3}, Compute{pool, never});
+    return {velocity[0].data(), velocity[0].data() + velocity[0].size()};
   }
   // Rank 3 for every matrix, about as large as the weights.
   LoraFile WriteLora(const WeightStore& bound) const {

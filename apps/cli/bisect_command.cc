@@ -135,8 +135,9 @@ int RunBisect(BisectOptions options, const DebugOptions& debug, const CancelFlag
   if (generate.step_cache.value_or(0) > 0 || !generate.resume_dir.empty())
     Fail(ErrorKind::kUsage, "bisect looks at every step; leave out --step-cache and --resume-dir");
   const GenerateRequest request = MakeRequest(generate);
-  const Pipeline pipeline(FindModel(generate.files),
-                          {.threads = generate.threads, .check_memory = !generate.ignore_memory});
+  const Pipeline pipeline(FindModel(generate.files), {.threads = generate.threads,
+                                                      .check_memory = !generate.ignore_memory,
+                                                      .precision = generate.PrecisionInUse()});
   pipeline.Check(request);
 
   // 2. Search.

@@ -127,6 +127,7 @@ int RunGenerate(GenerateOptions options, const DebugOptions& debug_options, cons
   const Clock::time_point load_start = Clock::now();
   const Pipeline pipeline(model, {.threads = options.threads,
                                   .check_memory = !options.ignore_memory,
+                                  .precision = options.PrecisionInUse(),
                                   .prompt_cache = PromptCacheOf(options)});
   const double load_seconds = SecondsSince(load_start);
   for (const Job& job : jobs) pipeline.Check(job.request);

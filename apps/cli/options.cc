@@ -104,9 +104,11 @@ void AddGenerateOptions(CLI::App& command, GenerateOptions& o) {
 
   const auto machine = "Machine";
   command
-      .add_option("--precision", o.precision,
-                  "exact: weights of every format are turned into fp32 numbers and computed with as such")
-      ->check(CLI::IsMember({"exact"}))
+      .add_option(
+          "--precision", o.precision,
+          "How layers with quantized weights are computed. fast (the default): with inputs of 8 bits, or "
+          "16 where 8 are too few; exact: in fp32, several times slower. Other layers are always exact")
+      ->check(CLI::IsMember({"exact", "fast"}))
       ->group(machine);
   command.add_option("-t,--threads", o.threads, "Threads (default: all processors)")
       ->check(CLI::Range(1, 1024))

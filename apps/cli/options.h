@@ -45,7 +45,7 @@ struct GenerateOptions {
   std::optional<int64_t> max_sequence_length;
   int64_t count = 1;
   int threads = 0;
-  std::string precision = "exact";
+  std::string precision;  // "exact", "fast"; empty: not said
   std::optional<double> step_cache;
   std::filesystem::path resume_dir;
   std::string vae_tiling;  // "auto", "on", "off"; empty: not said
@@ -57,6 +57,7 @@ struct GenerateOptions {
   bool json = false;
   bool has_prompt = false;  // also an empty one
 
+  Precision PrecisionInUse() const { return precision == "exact" ? Precision::kExact : Precision::kFast; }
   int64_t MaxSequenceLength() const {
     return max_sequence_length.value_or(GenerateRequest().max_sequence_length);
   }

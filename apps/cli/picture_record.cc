@@ -26,6 +26,15 @@ std::string RecordedTiling(const ConfigReader& record) {
   return tiling;
 }
 
+// Pictures without a record of it are from before there was a choice.
+std::string RecordedPrecision(const ConfigReader& record) {
+  const std::string precision = record.String("precision", "exact");
+  if (precision != "exact" && precision != "fast")
+    Fail(ErrorKind::kBadInput, "{}: \"precision\" is {}, expected exact or fast", record.where(),
+         Quoted(precision));
+  return precision;
+}
+
 // Where the files are is not recorded, so they cannot be found again.
 void NeedLoras(const Json& record, const std::string& picture, const std::string& where,
                const ModelFiles& files) {
@@ -55,6 +64,7 @@ Json PictureRecord(const Picture& picture, const GenerateOptions& options, const
                  {"seed", picture.seed},
                  {"max_sequence_length", options.MaxSequenceLength()},
                  {"reference_special_tokens", options.reference_special_tokens},
+                 {"precision", options.PrecisionInUse() == Precision::kExact ? "exact" : "fast"},
                  {"vae_tiling", options.vae_tiling.empty() ? "auto" : options.vae_tiling}};
   if (options.step_cache.value_or(0) > 0) record["step_cache"] = *options.step_cache;
   if (!options.latents.empty()) record["latents"] = options.latents.filename().string();
@@ -131,6 +141,7 @@ void FillFromPicture(const std::filesystem::path& picture, GenerateOptions& o) {
   if (!o.step_cache && record.Has("step_cache")) o.step_cache = record.Number("step_cache");
   o.reference_special_tokens |= record.Bool("reference_special_tokens", false);
   if (o.vae_tiling.empty()) o.vae_tiling = RecordedTiling(record);
+  if (o.precision.empty()) o.precision = RecordedPrecision(record);
 }
 
 }  // namespace qwen_image

@@ -8,12 +8,22 @@
 
 namespace qwen_image {
 
+// An encoding whose values are integers with a scale and a bias for every group: value = scale · q + bias, up
+// to the rounding of that sum.
+struct IntegerBlocks {
+  int group = 0;  // 16, 32 or 64 values; 0: not of this kind
+  int bits = 0;   // of the largest q
+  void (*unpack)(const std::byte* blocks, int64_t count, uint8_t* q /*[count · values]*/,
+                 float* scales /*[count · values / group]*/, float* biases /*the same*/) = nullptr;
+};
+
 struct BlockFormat {
   std::string_view name;  // as files spell it: "F32", "F8_E4M3", "Q4_K", …
   int64_t values;         // of a block; a row is whole blocks
   int64_t bytes;          // of a block
   // Decodes `count` blocks, which may be unaligned, to count · values floats.
   void (*decode)(const std::byte* blocks, int64_t count, float* to);
+  IntegerBlocks integers = {};
 };
 
 // Null for an encoding that is not read here.

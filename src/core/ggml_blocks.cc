@@ -21,18 +21,21 @@ static_assert(std::endian::native == std::endian::little, "blocks are copied int
 
 struct Q8_0 {
   static constexpr int kValues = 32;
+  static constexpr int kGroup = 32, kBits = 8, kOffset = 128;
   uint16_t scale;  // this and all other scales: F16
   int8_t q[32];
 };
 
 struct Q4_0 {
   static constexpr int kValues = 32;
+  static constexpr int kGroup = 32, kBits = 4, kOffset = 8;
   uint16_t scale;
   uint8_t q[16];
 };
 
 struct Q4_1 {
   static constexpr int kValues = 32;
+  static constexpr int kGroup = 32, kBits = 4, kOffset = 0;
   uint16_t scale;
   uint16_t min;
   uint8_t q[16];
@@ -40,6 +43,7 @@ struct Q4_1 {
 
 struct Q5_0 {
   static constexpr int kValues = 32;
+  static constexpr int kGroup = 32, kBits = 5, kOffset = 16;
   uint16_t scale;
   uint8_t high[4];  // bit i: the fifth bit of value i
   uint8_t low[16];
@@ -47,6 +51,7 @@ struct Q5_0 {
 
 struct Q5_1 {
   static constexpr int kValues = 32;
+  static constexpr int kGroup = 32, kBits = 5, kOffset = 0;
   uint16_t scale;
   uint16_t min;
   uint8_t high[4];
@@ -56,6 +61,7 @@ struct Q5_1 {
 // q indexes kNonLinear.
 struct Iq4Nl {
   static constexpr int kValues = 32;
+  static constexpr int kGroup = 32, kBits = 8, kOffset = 127;
   uint16_t scale;
   uint8_t q[16];
 };
@@ -65,6 +71,7 @@ struct Iq4Nl {
 
 struct Q2K {
   static constexpr int kValues = 256;
+  static constexpr int kGroup = 16, kBits = 2, kOffset = 0;
   uint8_t scales[16];  // of 16 values each; bits 0–3 scale, 4–7 minimum
   uint8_t q[64];
   uint16_t scale;
@@ -73,6 +80,7 @@ struct Q2K {
 
 struct Q3K {
   static constexpr int kValues = 256;
+  static constexpr int kGroup = 16, kBits = 3, kOffset = 4;
   uint8_t high[32];  // bit b of byte i: the third bit of value 32 · b + i; clear means minus 4
   uint8_t low[64];
   uint8_t scales[12];
@@ -81,6 +89,7 @@ struct Q3K {
 
 struct Q4K {
   static constexpr int kValues = 256;
+  static constexpr int kGroup = 32, kBits = 4, kOffset = 0;
   uint16_t scale;
   uint16_t min;
   uint8_t scales[12];
@@ -89,6 +98,7 @@ struct Q4K {
 
 struct Q5K {
   static constexpr int kValues = 256;
+  static constexpr int kGroup = 32, kBits = 5, kOffset = 0;
   uint16_t scale;
   uint16_t min;
   uint8_t scales[12];
@@ -98,6 +108,7 @@ struct Q5K {
 
 struct Q6K {
   static constexpr int kValues = 256;
+  static constexpr int kGroup = 16, kBits = 6, kOffset = 32;
   uint8_t low[128];
   uint8_t high[64];
   int8_t scales[16];
@@ -106,6 +117,7 @@ struct Q6K {
 
 struct Iq4Xs {
   static constexpr int kValues = 256;
+  static constexpr int kGroup = 32, kBits = 8, kOffset = 127;
   uint16_t scale;
   uint16_t scales_high;
   uint8_t scales_low[4];
@@ -116,168 +128,192 @@ struct Iq4Xs {
 constexpr std::array<int8_t, 16> kNonLinear = {-127, -104, -83, -65, -49, -35, -22, -10,
                                                1,    13,   25,  38,  53,  69,  89,  113};
 
-void Decode(const Q8_0& block, float* to) {
-  const float scale = FloatFromF16(block.scale);
-  for (int i = 0; i < 32; ++i) to[i] = scale * static_cast<float>(block.q[i]);
+// Unpack() gives a block's values as unsigned integers q, and for every group of kGroup its scale and, where
+// kOffset is 0, its minimum: a value is scale · (q − kOffset), or scale · q + minimum.
+
+void Unpack(const Q8_0& block, uint8_t* q, float* scales, float*) {
+  scales[0] = FloatFromF16(block.scale);
+  for (int i = 0; i < 32; ++i) q[i] = static_cast<uint8_t>(block.q[i] + 128);
 }
 
-void Decode(const Q4_0& block, float* to) {
-  const float scale = FloatFromF16(block.scale);
+// 16 bytes hold 32 values of four bits.
+void UnpackFourBits(const uint8_t* packed, uint8_t* q) {
   for (int i = 0; i < 16; ++i) {
-    to[i] = scale * static_cast<float>((block.q[i] & 15) - 8);
-    to[i + 16] = scale * static_cast<float>((block.q[i] >> 4) - 8);
+    q[i] = packed[i] & 15;
+    q[i + 16] = packed[i] >> 4;
   }
 }
 
-void Decode(const Q4_1& block, float* to) {
-  const float scale = FloatFromF16(block.scale), min = FloatFromF16(block.min);
-  for (int i = 0; i < 16; ++i) {
-    to[i] = scale * static_cast<float>(block.q[i] & 15) + min;
-    to[i + 16] = scale * static_cast<float>(block.q[i] >> 4) + min;
-  }
+void Unpack(const Q4_0& block, uint8_t* q, float* scales, float*) {
+  scales[0] = FloatFromF16(block.scale);
+  UnpackFourBits(block.q, q);
+}
+
+void Unpack(const Q4_1& block, uint8_t* q, float* scales, float* mins) {
+  scales[0] = FloatFromF16(block.scale);
+  mins[0] = FloatFromF16(block.min);
+  UnpackFourBits(block.q, q);
 }
 
 // The 32 values of five bits of Q5_0 and Q5_1.
 template <typename Block>
-std::array<uint8_t, 32> FiveBits(const Block& block) {
+void UnpackFiveBits(const Block& block, uint8_t* q) {
   const auto high = std::bit_cast<uint32_t>(std::to_array(block.high));
-  std::array<uint8_t, 32> q;
   for (unsigned i = 0; i < 16; ++i) {
     q[i] = static_cast<uint8_t>((block.low[i] & 15) | (high >> i & 1) << 4);
     q[i + 16] = static_cast<uint8_t>(block.low[i] >> 4 | (high >> (i + 16) & 1) << 4);
   }
-  return q;
 }
 
-void Decode(const Q5_0& block, float* to) {
-  const float scale = FloatFromF16(block.scale);
-  const std::array<uint8_t, 32> q = FiveBits(block);
-  for (size_t i = 0; i < 32; ++i) to[i] = scale * static_cast<float>(q[i] - 16);
+void Unpack(const Q5_0& block, uint8_t* q, float* scales, float*) {
+  scales[0] = FloatFromF16(block.scale);
+  UnpackFiveBits(block, q);
 }
 
-void Decode(const Q5_1& block, float* to) {
-  const float scale = FloatFromF16(block.scale), min = FloatFromF16(block.min);
-  const std::array<uint8_t, 32> q = FiveBits(block);
-  for (size_t i = 0; i < 32; ++i) to[i] = scale * static_cast<float>(q[i]) + min;
+void Unpack(const Q5_1& block, uint8_t* q, float* scales, float* mins) {
+  scales[0] = FloatFromF16(block.scale);
+  mins[0] = FloatFromF16(block.min);
+  UnpackFiveBits(block, q);
 }
 
-void DecodeNonLinear(const uint8_t* q /*[16]*/, float scale, float* to /*[32]*/) {
+void UnpackNonLinear(const uint8_t* packed /*[16]*/, uint8_t* q /*[32]*/) {
   for (int i = 0; i < 16; ++i) {
-    to[i] = scale * static_cast<float>(kNonLinear[q[i] & 15]);
-    to[i + 16] = scale * static_cast<float>(kNonLinear[q[i] >> 4]);
+    q[i] = static_cast<uint8_t>(kNonLinear[packed[i] & 15] + Iq4Nl::kOffset);
+    q[i + 16] = static_cast<uint8_t>(kNonLinear[packed[i] >> 4] + Iq4Nl::kOffset);
   }
 }
 
-void Decode(const Iq4Nl& block, float* to) { DecodeNonLinear(block.q, FloatFromF16(block.scale), to); }
+void Unpack(const Iq4Nl& block, uint8_t* q, float* scales, float*) {
+  scales[0] = FloatFromF16(block.scale);
+  UnpackNonLinear(block.q, q);
+}
 
-void Decode(const Q2K& block, float* to) {
+void Unpack(const Q2K& block, uint8_t* q, float* scales, float* mins) {
   const float scale = FloatFromF16(block.scale), min = FloatFromF16(block.min);
-  for (int group = 0; group < 16; ++group, to += 16) {
-    const float group_scale = scale * static_cast<float>(block.scales[group] & 15);
-    const float group_min = min * static_cast<float>(block.scales[group] >> 4);
+  for (int group = 0; group < 16; ++group, q += 16) {
+    scales[group] = scale * static_cast<float>(block.scales[group] & 15);
+    mins[group] = -(min * static_cast<float>(block.scales[group] >> 4));
     // 128 values share 32 bytes, in four planes of two bits.
-    const uint8_t* q = block.q + group / 8 * 32 + group % 2 * 16;
+    const uint8_t* packed = block.q + group / 8 * 32 + group % 2 * 16;
     const int shift = group % 8 / 2 * 2;
-    for (int i = 0; i < 16; ++i) to[i] = group_scale * static_cast<float>(q[i] >> shift & 3) - group_min;
+    for (int i = 0; i < 16; ++i) q[i] = packed[i] >> shift & 3;
   }
 }
 
-void Decode(const Q3K& block, float* to) {
+void Unpack(const Q3K& block, uint8_t* q, float* scales, float*) {
   const float scale = FloatFromF16(block.scale);
-  for (int group = 0; group < 16; ++group, to += 16) {
+  for (int group = 0; group < 16; ++group, q += 16) {
     // Six bits: the lower four in bytes 0–7, first half then second; the upper two in planes of bytes 8–11.
     const int low = block.scales[group % 8] >> (group / 8 * 4) & 15;
     const int high = block.scales[8 + group % 4] >> (group / 4 * 2) & 3;
-    const float group_scale = scale * static_cast<float>((low | high << 4) - 32);
-    const uint8_t* q = block.low + group / 8 * 32 + group % 2 * 16;
+    scales[group] = scale * static_cast<float>((low | high << 4) - 32);
+    const uint8_t* packed = block.low + group / 8 * 32 + group % 2 * 16;
     const uint8_t* bits = block.high + group % 2 * 16;
     const int shift = group % 8 / 2 * 2, bit = group / 2;
     for (int i = 0; i < 16; ++i) {
-      to[i] = group_scale * static_cast<float>((q[i] >> shift & 3) - 4 + (bits[i] >> bit & 1) * 4);
+      q[i] = static_cast<uint8_t>((packed[i] >> shift & 3) + (bits[i] >> bit & 1) * 4);
     }
   }
 }
 
 // The eight scales and minima of six bits of Q4_K and Q5_K, times those of the block.
-struct ScalesAndMins {
-  float scale[8];
-  float min[8];
-};
-
 template <typename Block>
-ScalesAndMins SixBitScales(const Block& block) {
+void SixBitScales(const Block& block, float* scales, float* mins) {
   const float scale = FloatFromF16(block.scale), min = FloatFromF16(block.min);
   const uint8_t* packed = block.scales;
-  ScalesAndMins result;
   for (int i = 0; i < 4; ++i) {
     // Bytes 0–3 hold scales 0–3, bytes 4–7 minima 0–3. Bytes 8–11 hold the lower four bits of scale and
     // minimum 4–7, whose upper two fill the first eight bytes up.
     const int upper_scale = (packed[8 + i] & 15) | (packed[i] >> 6) << 4;
     const int upper_min = packed[8 + i] >> 4 | (packed[4 + i] >> 6) << 4;
-    result.scale[i] = scale * static_cast<float>(packed[i] & 63);
-    result.min[i] = min * static_cast<float>(packed[4 + i] & 63);
-    result.scale[4 + i] = scale * static_cast<float>(upper_scale);
-    result.min[4 + i] = min * static_cast<float>(upper_min);
+    scales[i] = scale * static_cast<float>(packed[i] & 63);
+    mins[i] = -(min * static_cast<float>(packed[4 + i] & 63));
+    scales[4 + i] = scale * static_cast<float>(upper_scale);
+    mins[4 + i] = -(min * static_cast<float>(upper_min));
   }
-  return result;
 }
 
-void Decode(const Q4K& block, float* to) {
-  const ScalesAndMins groups = SixBitScales(block);
-  for (int group = 0; group < 8; ++group, to += 32) {
-    const float scale = groups.scale[group], min = groups.min[group];
-    const uint8_t* q = block.q + group / 2 * 32;
+void Unpack(const Q4K& block, uint8_t* q, float* scales, float* mins) {
+  SixBitScales(block, scales, mins);
+  for (int group = 0; group < 8; ++group, q += 32) {
+    const uint8_t* packed = block.q + group / 2 * 32;
     const int shift = group % 2 * 4;
-    for (int i = 0; i < 32; ++i) to[i] = scale * static_cast<float>(q[i] >> shift & 15) - min;
+    for (int i = 0; i < 32; ++i) q[i] = packed[i] >> shift & 15;
   }
 }
 
-void Decode(const Q5K& block, float* to) {
-  const ScalesAndMins groups = SixBitScales(block);
-  for (int group = 0; group < 8; ++group, to += 32) {
-    const float scale = groups.scale[group], min = groups.min[group];
+void Unpack(const Q5K& block, uint8_t* q, float* scales, float* mins) {
+  SixBitScales(block, scales, mins);
+  for (int group = 0; group < 8; ++group, q += 32) {
     const uint8_t* low = block.low + group / 2 * 32;
     const int shift = group % 2 * 4;
     for (int i = 0; i < 32; ++i) {
-      const int q = (low[i] >> shift & 15) | (block.high[i] >> group & 1) << 4;
-      to[i] = scale * static_cast<float>(q) - min;
+      q[i] = static_cast<uint8_t>((low[i] >> shift & 15) | (block.high[i] >> group & 1) << 4);
     }
   }
 }
 
-void Decode(const Q6K& block, float* to) {
+void Unpack(const Q6K& block, uint8_t* q, float* scales, float*) {
   const float scale = FloatFromF16(block.scale);
-  for (int group = 0; group < 16; ++group, to += 16) {
-    const float group_scale = scale * static_cast<float>(block.scales[group]);
+  for (int group = 0; group < 16; ++group, q += 16) {
+    scales[group] = scale * static_cast<float>(block.scales[group]);
     // 128 values share 64 bytes of lower bits, in two planes of four, and 32 of upper, in four planes of two.
     const int half = group / 8, of_half = group % 8;
     const uint8_t* low = block.low + half * 64 + of_half % 4 * 16;
     const uint8_t* high = block.high + half * 32 + of_half % 2 * 16;
     const int low_shift = of_half / 4 * 4, high_shift = of_half / 2 * 2;
     for (int i = 0; i < 16; ++i) {
-      const int q = (low[i] >> low_shift & 15) | (high[i] >> high_shift & 3) << 4;
-      to[i] = group_scale * static_cast<float>(q - 32);
+      q[i] = static_cast<uint8_t>((low[i] >> low_shift & 15) | (high[i] >> high_shift & 3) << 4);
     }
   }
 }
 
-void Decode(const Iq4Xs& block, float* to) {
+void Unpack(const Iq4Xs& block, uint8_t* q, float* scales, float*) {
   const float scale = FloatFromF16(block.scale);
-  for (int group = 0; group < 8; ++group, to += 32) {
+  for (int group = 0; group < 8; ++group, q += 32) {
     const int low = block.scales_low[group / 2] >> (group % 2 * 4) & 15;
     const int high = block.scales_high >> (group * 2) & 3;
-    DecodeNonLinear(block.q + group * 16, scale * static_cast<float>((low | high << 4) - 32), to);
+    scales[group] = scale * static_cast<float>((low | high << 4) - 32);
+    UnpackNonLinear(block.q + group * 16, q);
   }
 }
 
 template <typename Block>
+constexpr int kGroups = Block::kValues / Block::kGroup;
+
+template <typename Block>
+Block ReadBlock(const std::byte* from) {
+  Block block;
+  std::memcpy(&block, from, sizeof(Block));
+  return block;
+}
+
+template <typename Block>
 void DecodeBlocks(const std::byte* blocks, int64_t count, float* to) {
-  for (int64_t i = 0; i < count; ++i) {
-    Block block;
-    std::memcpy(&block, blocks, sizeof(Block));
-    Decode(block, to);
-    blocks += sizeof(Block);
-    to += Block::kValues;
+  for (int64_t i = 0; i < count; ++i, blocks += sizeof(Block)) {
+    uint8_t q[Block::kValues];
+    float scales[kGroups<Block>], mins[kGroups<Block>] = {};
+    Unpack(ReadBlock<Block>(blocks), q, scales, mins);
+    for (int group = 0; group < kGroups<Block>; ++group, to += Block::kGroup) {
+      const uint8_t* const from = q + group * Block::kGroup;
+      for (int j = 0; j < Block::kGroup; ++j) {
+        const float product = scales[group] * static_cast<float>(from[j] - Block::kOffset);
+        to[j] = Block::kOffset == 0 ? product + mins[group] : product;
+      }
+    }
+  }
+}
+
+template <typename Block>
+void UnpackBlocks(const std::byte* blocks, int64_t count, uint8_t* q, float* scales, float* biases) {
+  for (int64_t i = 0; i < count; ++i, blocks += sizeof(Block)) {
+    Unpack(ReadBlock<Block>(blocks), q, scales, biases);
+    for (int group = 0; Block::kOffset > 0 && group < kGroups<Block>; ++group) {
+      biases[group] = -static_cast<float>(Block::kOffset) * scales[group];
+    }
+    q += Block::kValues;
+    scales += kGroups<Block>;
+    biases += kGroups<Block>;
   }
 }
 
@@ -285,7 +321,8 @@ void DecodeBlocks(const std::byte* blocks, int64_t count, float* to) {
 template <typename Block, size_t bytes>
 constexpr BlockFormat Format(std::string_view name) {
   static_assert(sizeof(Block) == bytes);
-  return {name, Block::kValues, bytes, DecodeBlocks<Block>};
+  return {
+      name, Block::kValues, bytes, DecodeBlocks<Block>, {Block::kGroup, Block::kBits, UnpackBlocks<Block>}};
 }
 
 constexpr BlockFormat kFormats[] = {

@@ -1,5 +1,7 @@
 #include "core/tensor.h"
 
+#include <sys/mman.h>
+
 #include <algorithm>
 #include <limits>
 
@@ -24,11 +26,26 @@ std::string ToString(const Shape& shape) {
   return text + "]";
 }
 
-Tensor::Tensor(Shape shape) : shape_(std::move(shape)), size_(ElementCount(shape_)) {
+namespace {
+
+constexpr size_t kHugePage = size_t{2} << 20;
+
+// Memory of at least a huge page begins at one and asks for them: matrix products step through rows that are
+// pages apart, and every page is one entry of the processor's table of pages. A refusal does no harm.
+float* Allocate(size_t bytes) {
   constexpr size_t kAlignment = 64;
-  const size_t bytes =
-      (static_cast<size_t>(size_) * sizeof(float) + kAlignment - 1) / kAlignment * kAlignment;
-  data_.reset(static_cast<float*>(std::aligned_alloc(kAlignment, std::max(bytes, kAlignment))));
+  const size_t alignment = bytes >= kHugePage ? kHugePage : kAlignment;
+  void* const data =
+      std::aligned_alloc(alignment, std::max<size_t>(1, (bytes + alignment - 1) / alignment) * alignment);
+  if (data && bytes >= kHugePage) (void)madvise(data, bytes / kHugePage * kHugePage, MADV_HUGEPAGE);
+  return static_cast<float*>(data);
+}
+
+}  // namespace
+
+Tensor::Tensor(Shape shape) : shape_(std::move(shape)), size_(ElementCount(shape_)) {
+  const size_t bytes = static_cast<size_t>(size_) * sizeof(float);
+  data_.reset(Allocate(bytes));
   if (!data_)
     Fail(ErrorKind::kOutOfMemory, "cannot allocate {} bytes for a tensor of shape {}", bytes,
          ToString(shape_));

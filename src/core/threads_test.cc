@@ -3,7 +3,9 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <chrono>
 #include <stdexcept>
+#include <thread>
 #include <vector>
 
 namespace qwen_image {
@@ -16,6 +18,19 @@ TEST(ThreadPool, RunsEveryTaskOnce) {
       std::vector<std::atomic<int>> calls(count);
       pool.ParallelFor(count, [&](int64_t i) { ++calls[i]; });
       for (int64_t i = 0; i < count; ++i) EXPECT_EQ(calls[i], 1) << "task " << i << " of " << count;
+    }
+  }
+}
+
+// Jobs that follow at once meet threads that still look out for them, later ones find them asleep.
+TEST(ThreadPool, RunsManyShortJobsInARowAndAfterAPause) {
+  for (int threads : {2, 4, 64}) {  // 64: more than most machines have, so that no one looks out
+    ThreadPool pool(threads);
+    for (int job = 0; job < 300; ++job) {
+      std::atomic<int64_t> sum = 0;
+      pool.ParallelFor(5, [&](int64_t i) { sum += i + 1; });
+      ASSERT_EQ(sum, 15) << "job " << job << " on " << threads << " threads";
+      if (job % 100 == 99) std::this_thread::sleep_for(std::chrono::milliseconds(2));
     }
   }
 }

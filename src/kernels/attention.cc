@@ -1,6 +1,7 @@
 #include <cmath>
 #include <limits>
 
+#include "kernels/gemm.h"
 #include "kernels/kernels.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -15,15 +16,45 @@
 #define QWEN_IMAGE_KERNELS_ATTENTION_ONCE_
 namespace qwen_image {
 
-// One task: some queries of one head against all keys, in blocks of keys.
+// The keys and values of all heads as the register tiles read them, packed once for all tasks, in blocks of
+// keys. A block of `keys` keys (rounded up to whole tiles) is
+//   keys:   [keys / tile][head_dim][tile]  panels of keys, transposed
+//   values: [dim_cols / tile][keys][tile]  panels of a few dimensions
+struct PackedKeys {
+  explicit PackedKeys(const AttentionShape& shape)
+      : keys(shape.keys),
+        key_cols(RoundUp(shape.keys, kWidestTile)),
+        dim_cols(RoundUp(shape.head_dim, kWidestTile)),
+        half(shape.kv_heads * key_cols * dim_cols),
+        memory(2 * half),
+        data(memory.data()) {
+    // As even as can be, so that the last block is not a stub: 128 KB each of keys and values at most.
+    const int64_t largest = std::clamp<int64_t>(32 * 1024 / shape.head_dim / 32 * 32, 64, kDepthBlock);
+    block = RoundUp(CeilDiv(keys, std::max<int64_t>(1, CeilDiv(keys, largest))), kWidestTile);
+  }
+  int64_t keys;
+  int64_t key_cols, dim_cols;  // rounded up to whole tiles
+  int64_t half;                // of the memory: keys in the first, values in the second
+  SharedScratch memory;
+  float* data;
+  int64_t block;  // keys of a block; the last one has fewer
+
+  int64_t blocks() const { return keys == 0 ? 0 : CeilDiv(keys, block); }
+  int64_t KeysIn(int64_t b) const { return std::min(block, keys - b * block); }
+  int64_t FloatsIn(int64_t b) const { return RoundUp(KeysIn(b), kWidestTile) * dim_cols; }
+  float* KeysAt(int64_t kv_head, int64_t b) const {
+    return data + (kv_head * key_cols + b * block) * dim_cols;
+  }
+  float* ValuesAt(int64_t kv_head, int64_t b) const { return KeysAt(kv_head, b) + half; }
+};
+
+// One task: some queries of one head against all keys.
 struct AttentionTask {
   const float* q;  // first query of the task, its head
-  const float* k;  // first key, the head's kv head
-  const float* v;
-  float* out;  // first query of the task, its head
+  float* out;      // the same
+  int64_t kv_head;
   int64_t queries;
   int64_t first_query;  // its position, for the causal mask
-  int64_t key_block;
 };
 
 }  // namespace qwen_image
@@ -41,30 +72,23 @@ static_assert(kQueryBlock % kTileRows == 0);
 struct AttentionBuffers {
   int64_t depth_blocks;  // head_dim in blocks of kDepthBlock
   int64_t dim_cols;      // head_dim rounded up to whole tiles
-  int64_t key_cols;      // key_block rounded up to whole tiles
   float* queries;        // [depth_blocks][queries][kDepthBlock]
-  float* keys;           // [depth_blocks][key_cols / kTileCols][depth][kTileCols]
-  float* values;         // [dim_cols / kTileCols][key_block][kTileCols]
   float* logits;         // [kQueryBlock][kDepthBlock]
-  float* sums;           // [queries][dim_cols]: Σ exp(logit - largest) · v
+  float* sums;           // [queries][dim_cols]: Σ 2^(logit - offset) · v
   float* largest;        // [queries] the largest logit so far
-  float* total;          // [queries] Σ exp(logit - largest)
+  float* total;          // [queries] Σ 2^(logit - offset)
   float* rescale;        // [kQueryBlock] what a new largest logit does to the older sums
 
-  AttentionBuffers(const AttentionTask& task, const AttentionShape& shape) {
-    depth_blocks = CeilDiv(shape.head_dim, kDepthBlock);
-    dim_cols = RoundUp(shape.head_dim, kTileCols);
-    key_cols = RoundUp(task.key_block, kTileCols);
+  AttentionBuffers(const AttentionTask& task, const AttentionShape& shape, int64_t packed_dim_cols)
+      : depth_blocks(CeilDiv(shape.head_dim, kDepthBlock)), dim_cols(packed_dim_cols) {
     const int64_t rows = RoundUp(task.queries, 16);
     const int64_t sizes[] = {depth_blocks * rows * kDepthBlock,
-                             key_cols * depth_blocks * kDepthBlock,
-                             key_cols * dim_cols,
                              kQueryBlock * kDepthBlock,
                              rows * dim_cols,
                              rows,
                              rows,
                              kQueryBlock};
-    float** const parts[] = {&queries, &keys, &values, &logits, &sums, &largest, &total, &rescale};
+    float** const parts[] = {&queries, &logits, &sums, &largest, &total, &rescale};
     int64_t floats = 0;
     for (int64_t size : sizes) floats += RoundUp(size, 16);
     float* next = ThreadScratch(floats);
@@ -92,23 +116,24 @@ void PackQueries(const AttentionTask& task, const AttentionShape& shape, const A
   std::fill_n(b.largest, task.queries, -std::numeric_limits<float>::infinity());
 }
 
-// Keys become panels [dim][keys] and values panels [key][dims]: the right-hand sides of the two products.
-void PackKeysAndValues(const float* k, const float* v, int64_t keys, const AttentionShape& shape,
-                       const AttentionBuffers& b) {
-  for (int64_t block = 0; block < b.depth_blocks; ++block) {
-    for (int64_t j = 0; j < keys; j += kTileCols) {
-      PackPanel(k + j * shape.kv_stride + block * kDepthBlock, DType::kF32, shape.kv_stride,
-                std::min(kTileCols, keys - j), DepthOf(shape, block),
-                kTileCols * shape.kv_stride * static_cast<int64_t>(sizeof(float)),
-                b.keys + (block * b.key_cols + j) * kDepthBlock);
-    }
+// One block of one head. `k` and `v` are the head's first ones.
+void PackKeysAndValues(const float* k, const float* v, const AttentionShape& shape, int64_t kv_head,
+                       int64_t block, const PackedKeys& packed) {
+  const int64_t keys = packed.KeysIn(block);
+  k += block * packed.block * shape.kv_stride;
+  v += block * packed.block * shape.kv_stride;
+  float* const to_keys = packed.KeysAt(kv_head, block);
+  for (int64_t j = 0; j < keys; j += kTileCols) {
+    PackPanel(k + j * shape.kv_stride, DType::kF32, shape.kv_stride, std::min(kTileCols, keys - j),
+              shape.head_dim, kTileCols * shape.kv_stride * static_cast<int64_t>(sizeof(float)),
+              to_keys + j * shape.head_dim);
   }
   const F32 d;
   for (int64_t j = 0; j < keys; ++j) {
     const float* from = v + j * shape.kv_stride;
-    float* to = b.values + j * kTileCols;
+    float* to = packed.ValuesAt(kv_head, block) + j * kTileCols;
     int64_t c = 0;
-    for (; c + kTileCols <= shape.head_dim; c += kTileCols, to += b.key_cols * kTileCols) {
+    for (; c + kTileCols <= shape.head_dim; c += kTileCols, to += keys * kTileCols) {
       hn::Store(hn::LoadU(d, from + c), d, to);
       hn::Store(hn::LoadU(d, from + c + kLanes), d, to + kLanes);
     }
@@ -119,17 +144,28 @@ void PackKeysAndValues(const float* k, const float* v, int64_t keys, const Atten
   }
 }
 
+// Some queries of a task and a block of keys.
+struct AttentionStep {
+  int64_t first;    // of the task's queries
+  int64_t queries;  // at most kQueryBlock
+  int64_t keys;     // that one of the queries sees
+  const float* packed_keys;
+  const float* packed_values;
+  int64_t values_stride;  // from one panel of values to the next, in rows
+};
+
 // logits[i][j] = q_i · k_j
-void Logits(int64_t first, int64_t queries, int64_t all_queries, int64_t keys, const AttentionShape& shape,
-            const AttentionBuffers& b) {
+void Logits(const AttentionStep& step, int64_t all_queries, const AttentionShape& shape,
+            const AttentionBuffers& b, FetchAhead& ahead) {
   const F32 d;
   for (int64_t block = 0; block < b.depth_blocks; ++block) {
-    for (int64_t j = 0; j < keys; j += kTileCols) {
-      const float* panel = b.keys + (block * b.key_cols + j) * kDepthBlock;
-      for (int64_t i = 0; i < queries; i += kTileRows) {
-        const float* rows = b.queries + (block * all_queries + first + i) * kDepthBlock;
+    for (int64_t j = 0; j < step.keys; j += kTileCols) {
+      const float* panel = step.packed_keys + j * shape.head_dim + block * kDepthBlock * kTileCols;
+      for (int64_t i = 0; i < step.queries; i += kTileRows) {
+        const float* rows = b.queries + (block * all_queries + step.first + i) * kDepthBlock;
         float* to = b.logits + i * kDepthBlock + j;
-        TileOfRows(std::min<int64_t>(kTileRows, queries - i), rows, panel, DepthOf(shape, block),
+        ahead.WithTile();
+        TileOfRows(std::min<int64_t>(kTileRows, step.queries - i), rows, panel, DepthOf(shape, block),
                    [&](int r, int64_t c, VF32 sum) HWY_ATTR {
                      float* at = to + r * kDepthBlock + c;
                      hn::Store(block == 0 ? sum : hn::Add(hn::Load(d, at), sum), d, at);
@@ -149,21 +185,21 @@ HWY_INLINE float LargestOf(const float* row /*aligned*/, int64_t count, float la
   return largest;
 }
 
-// row[j] = exp(scale · (row[j] - largest)) for j < count; returns the sum. What follows up to a whole vector
-// is overwritten, with zeros.
-HWY_INLINE float ExpRow(float* row /*aligned*/, int64_t count, float scale, float largest) {
+// row[j] = 2^(scale · row[j] - offset) for j < count; returns the sum. What follows up to a whole vector is
+// overwritten, with zeros.
+HWY_INLINE float Exp2Row(float* row /*aligned*/, int64_t count, float scale, float offset) {
   const F32 d;
   const VF32 s = hn::Set(d, scale);
-  const VF32 offset = hn::Set(d, scale * largest);
+  const VF32 o = hn::Set(d, offset);
   VF32 sum = hn::Zero(d);
   int64_t j = 0;
   for (; j + kLanes <= count; j += kLanes) {
-    const VF32 e = ExpNonPositive(d, hn::MulSub(hn::Load(d, row + j), s, offset));
+    const VF32 e = Exp2NonPositive(d, hn::MulSub(hn::Load(d, row + j), s, o));
     hn::Store(e, d, row + j);
     sum = hn::Add(sum, e);
   }
   if (j < count) {
-    const VF32 e = ExpNonPositive(d, hn::MulSub(hn::Load(d, row + j), s, offset));
+    const VF32 e = Exp2NonPositive(d, hn::MulSub(hn::Load(d, row + j), s, o));
     const VF32 valid = hn::IfThenElseZero(hn::FirstN(d, static_cast<size_t>(count - j)), e);
     hn::Store(valid, d, row + j);
     sum = hn::Add(sum, valid);
@@ -172,37 +208,39 @@ HWY_INLINE float ExpRow(float* row /*aligned*/, int64_t count, float scale, floa
 }
 
 // Turns the block's logits into weights and keeps the running softmax of every query.
-void Softmax(int64_t first, int64_t queries, int64_t keys,
-             int64_t first_visible /*block's keys that query `first` sees*/, float scale,
-             const AttentionBuffers& b) {
-  for (int64_t i = 0; i < queries; ++i) {
+void Softmax(const AttentionStep& step, int64_t first_visible /*block's keys that the first query sees*/,
+             float scale, const AttentionBuffers& b) {
+  for (int64_t i = 0; i < step.queries; ++i) {
     float* row = b.logits + i * kDepthBlock;
-    const int64_t visible = std::clamp<int64_t>(first_visible + i, 0, keys);
+    const int64_t visible = std::clamp<int64_t>(first_visible + i, 0, step.keys);
     b.rescale[i] = 1.0f;
     if (visible > 0) {
-      const float before = b.largest[first + i];
+      const float before = b.largest[step.first + i];
       const float largest = LargestOf(row, visible, before);
+      const float offset =
+          largest * scale;  // rounded, but the same way for all weights and for the rescaling
       if (largest != before) {
-        b.rescale[i] = std::exp((before - largest) * scale);
-        b.largest[first + i] = largest;
+        b.rescale[i] = std::exp2(before * scale - offset);
+        b.largest[step.first + i] = largest;
       }
-      const float sum = ExpRow(row, visible, scale, largest);
-      b.total[first + i] = b.total[first + i] * b.rescale[i] + sum;
+      const float sum = Exp2Row(row, visible, scale, offset);
+      b.total[step.first + i] = b.total[step.first + i] * b.rescale[i] + sum;
     }
-    std::fill_n(row + visible, keys - visible, 0.0f);
+    std::fill_n(row + visible, step.keys - visible, 0.0f);
   }
 }
 
 // sums[i] = sums[i] · rescale[i] + Σ_j weights[i][j] · v_j
-void AddValues(int64_t first, int64_t queries, int64_t keys, const AttentionShape& shape,
-               const AttentionBuffers& b) {
+void AddValues(const AttentionStep& step, const AttentionShape& shape, const AttentionBuffers& b,
+               FetchAhead& ahead) {
   const F32 d;
   for (int64_t c = 0; c < shape.head_dim; c += kTileCols) {
-    const float* panel = b.values + c * b.key_cols;
-    for (int64_t i = 0; i < queries; i += kTileRows) {
-      float* to = b.sums + (first + i) * b.dim_cols + c;
+    const float* panel = step.packed_values + c * step.values_stride;
+    for (int64_t i = 0; i < step.queries; i += kTileRows) {
+      float* to = b.sums + (step.first + i) * b.dim_cols + c;
       const float* rescale = b.rescale + i;
-      TileOfRows(std::min<int64_t>(kTileRows, queries - i), b.logits + i * kDepthBlock, panel, keys,
+      ahead.WithTile();
+      TileOfRows(std::min<int64_t>(kTileRows, step.queries - i), b.logits + i * kDepthBlock, panel, step.keys,
                  [&](int r, int64_t column, VF32 sum) HWY_ATTR {
                    float* at = to + r * b.dim_cols + column;
                    hn::Store(hn::MulAdd(hn::Load(d, at), hn::Set(d, rescale[r]), sum), d, at);
@@ -211,21 +249,32 @@ void AddValues(int64_t first, int64_t queries, int64_t keys, const AttentionShap
   }
 }
 
-void RunAttentionTask(const AttentionTask& task, const AttentionShape& shape) {
-  const AttentionBuffers b(task, shape);
-  const float scale = static_cast<float>(1.0 / std::sqrt(static_cast<double>(shape.head_dim)));
+void RunAttentionTask(const AttentionTask& task, const AttentionShape& shape, const PackedKeys& packed) {
+  const AttentionBuffers b(task, shape, packed.dim_cols);
+  constexpr double kLog2E = 1.4426950408889634;
+  const float scale = static_cast<float>(kLog2E / std::sqrt(static_cast<double>(shape.head_dim)));
   const int64_t all_keys = shape.causal ? std::min(shape.keys, task.first_query + task.queries) : shape.keys;
+  const int64_t tiles = CeilDiv(task.queries, kTileRows);
   PackQueries(task, shape, b);
-  for (int64_t j = 0; j < all_keys; j += task.key_block) {
-    const int64_t keys = std::min(task.key_block, all_keys - j);
-    PackKeysAndValues(task.k + j * shape.kv_stride, task.v + j * shape.kv_stride, keys, shape, b);
+  for (int64_t block = 0; block * packed.block < all_keys; ++block) {
+    const int64_t keys = std::min(packed.KeysIn(block), all_keys - block * packed.block);
+    const float* const values = packed.ValuesAt(task.kv_head, block);
+    // Values are fetched while the logits are computed, the next keys while the values are added up.
+    FetchAhead next_values(values, packed.FloatsIn(block), tiles * CeilDiv(keys, kTileCols));
+    FetchAhead next_keys;
+    if (block + 1 < packed.blocks()) {
+      next_keys = FetchAhead(packed.KeysAt(task.kv_head, block + 1), packed.FloatsIn(block + 1),
+                             tiles * CeilDiv(shape.head_dim, kTileCols));
+    }
     for (int64_t i = 0; i < task.queries; i += kQueryBlock) {
-      const int64_t queries = std::min(kQueryBlock, task.queries - i);
-      const int64_t first_visible = shape.causal ? task.first_query + i + 1 - j : keys;
-      if (first_visible + queries - 1 <= 0) continue;
-      Logits(i, queries, task.queries, keys, shape, b);
-      Softmax(i, queries, keys, first_visible, scale, b);
-      AddValues(i, queries, keys, shape, b);
+      const AttentionStep step{i,      std::min(kQueryBlock, task.queries - i),
+                               keys,   packed.KeysAt(task.kv_head, block),
+                               values, packed.KeysIn(block)};
+      const int64_t first_visible = shape.causal ? task.first_query + i + 1 - block * packed.block : keys;
+      if (first_visible + step.queries - 1 <= 0) continue;
+      Logits(step, task.queries, shape, b, next_values);
+      Softmax(step, first_visible, scale, b);
+      AddValues(step, shape, b, next_keys);
     }
   }
   for (int64_t i = 0; i < task.queries; ++i) {
@@ -242,34 +291,32 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace qwen_image {
 
+HWY_EXPORT(PackKeysAndValues);
 HWY_EXPORT(RunAttentionTask);
 
 void Attention(const float* q, const float* k, const float* v, const AttentionShape& shape, float* out,
                ThreadPool& pool) {
   if (shape.queries <= 0 || shape.heads <= 0 || shape.head_dim <= 0) return;
-  // Long tasks reuse packed keys and values more often; many tasks keep many cores busy.
-  constexpr int64_t kMaxQueries = 384;
-  constexpr int64_t kMinQueries = 48;
-  constexpr int64_t kWantedTasks = 32;
-  const int64_t wanted_parts = CeilDiv(kWantedTasks, shape.heads);
-  const int64_t task_queries =
-      std::clamp(RoundUp(CeilDiv(shape.queries, wanted_parts), kMinQueries), kMinQueries, kMaxQueries);
-  const int64_t parts = CeilDiv(shape.queries, task_queries);
-  // 256 KB each of packed keys and values.
-  const int64_t key_block = std::clamp<int64_t>(64 * 1024 / shape.head_dim / 32 * 32, 64, kDepthBlock);
   const int64_t multiplications = 2 * shape.queries * shape.keys * shape.heads * shape.head_dim;
+  const PackedKeys packed(shape);
+  ForTasks(shape.kv_heads * packed.blocks(), multiplications, pool, [&](int64_t i) {
+    const int64_t kv_head = i / packed.blocks();
+    const int64_t offset = kv_head * shape.head_dim;
+    HWY_DYNAMIC_DISPATCH(PackKeysAndValues)
+    (k + offset, v + offset, shape, kv_head, i % packed.blocks(), packed);
+  });
+  // Their copies and sums (72 KB each at head_dim 128), the logits and a block of keys and values fill most
+  // of a 512 KB L2.
+  constexpr int64_t kTaskQueries = 144;
+  const int64_t parts = CeilDiv(shape.queries, kTaskQueries);
   ForTasks(parts * shape.heads, multiplications, pool, [&](int64_t i) {
     const int64_t head = i / parts;
-    const int64_t first = i % parts * task_queries;
-    const int64_t kv_offset = head / (shape.heads / shape.kv_heads) * shape.head_dim;
+    const int64_t first = i % parts * kTaskQueries;
     const AttentionTask task{q + first * shape.q_stride + head * shape.head_dim,
-                             k + kv_offset,
-                             v + kv_offset,
                              out + (first * shape.heads + head) * shape.head_dim,
-                             std::min(task_queries, shape.queries - first),
-                             first,
-                             key_block};
-    HWY_DYNAMIC_DISPATCH(RunAttentionTask)(task, shape);
+                             head / (shape.heads / shape.kv_heads),
+                             std::min(kTaskQueries, shape.queries - first), first};
+    HWY_DYNAMIC_DISPATCH(RunAttentionTask)(task, shape, packed);
   });
 }
 

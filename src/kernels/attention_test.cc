@@ -45,11 +45,11 @@ void ExpectRight(const AttentionShape& s, float scale) {
 }
 
 TEST(Attention, MatchesReferenceForOddSizes) {
-  const AttentionShape shapes[] = {Dense(1, 1, 1, 1, 24),           Dense(5, 7, 2, 2, 24),
-                                   Dense(49, 300, 2, 1, 32),        Dense(17, 33, 4, 2, 80),
-                                   Dense(103, 259, 3, 3, 128),      Dense(50, 70, 1, 1, 384),
-                                   Dense(65, 65, 2, 1, 128, true),  Dense(300, 300, 1, 1, 24, true),
-                                   Dense(270, 270, 2, 2, 17, true), Dense(7, 600, 1, 1, 5)};
+  const AttentionShape shapes[] = {
+      Dense(1, 1, 1, 1, 24),          Dense(5, 7, 2, 2, 24),           Dense(49, 300, 2, 1, 32),
+      Dense(17, 33, 4, 2, 80),        Dense(103, 259, 3, 3, 128),      Dense(50, 70, 1, 1, 384),
+      Dense(65, 65, 2, 1, 128, true), Dense(300, 300, 1, 1, 24, true), Dense(270, 270, 2, 2, 17, true),
+      Dense(7, 600, 1, 1, 5),         Dense(150, 520, 6, 2, 48)};
   ForEachTarget([&] {
     for (const AttentionShape& s : shapes) ExpectRight(s, 1.0f);
   });

@@ -1,5 +1,3 @@
-#include <cstring>
-
 #include "kernels/kernels.h"
 #include "kernels/tasks.h"
 
@@ -8,43 +6,17 @@
 #include "hwy/foreach_target.h"  // IWYU pragma: keep
 // Must follow foreach_target.h.
 #include "hwy/highway.h"
+#include "kernels/map-inl.h"
 #include "kernels/math-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace qwen_image {
 namespace HWY_NAMESPACE {
-namespace hn = hwy::HWY_NAMESPACE;
-
-using F32 = hn::ScalableTag<float>;
-using VF32 = hn::Vec<F32>;
-constexpr int64_t kLanes = hn::MaxLanes(F32());
-
-// to[i] = f(in[i]...) for i < count. The last elements take the same vector path through a buffer, so that a
-// value does not depend on its position.
-template <class F, class... In>
-HWY_INLINE void Map(int64_t count, float* to, const F& f, const In*... in) {
-  const F32 d;
-  int64_t i = 0;
-  for (; i + kLanes <= count; i += kLanes) hn::StoreU(f(hn::LoadU(d, in + i)...), d, to + i);
-  if (i == count) return;
-  const size_t bytes = static_cast<size_t>(count - i) * sizeof(float);
-  const auto load = [&](const float* from) HWY_ATTR {
-    HWY_ALIGN float buffer[kLanes] = {};
-    std::memcpy(buffer, from + i, bytes);
-    return hn::Load(d, buffer);
-  };
-  HWY_ALIGN float result[kLanes];
-  hn::Store(f(load(in)...), d, result);
-  std::memcpy(to + i, result, bytes);
-}
-
 void ModulateRows(const float* x, int64_t rows, int64_t cols, const float* scale, const float* shift,
                   float* y) {
-  const VF32 one = hn::Set(F32(), 1.0f);
   for (int64_t r = 0; r < rows; ++r) {
     Map(
-        cols, y + r * cols,
-        [&](VF32 v, VF32 mul, VF32 add) HWY_ATTR { return hn::MulAdd(v, hn::Add(one, mul), add); },
+        cols, y + r * cols, [](VF32 v, VF32 mul, VF32 add) HWY_ATTR { return Modulated(v, mul, add); },
         x + r * cols, scale, shift);
   }
 }

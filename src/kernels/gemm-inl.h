@@ -13,30 +13,25 @@
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
+#include <type_traits>
 
-#include "core/dtype.h"
 #include "hwy/cache_control.h"
 #include "hwy/highway.h"
 #include "kernels/gemm.h"
+#include "kernels/pack-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace qwen_image {
 namespace HWY_NAMESPACE {
-namespace hn = hwy::HWY_NAMESPACE;
-
-using F32 = hn::ScalableTag<float>;
-using VF32 = hn::Vec<F32>;
 
 // The tile: kTileRows × 2 vectors of sums, 2 vectors of b and one broadcast value of a must fit the registers
 // (16 on AVX2 and before, 32 on AVX-512 and NEON).
-inline constexpr int64_t kLanes = hn::MaxLanes(F32());
-inline constexpr int64_t kTileCols = 2 * kLanes;
 #if HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_NEON
 inline constexpr int kTileRows = 12;
 #else
 inline constexpr int kTileRows = 6;
 #endif
-static_assert(kRowBlock % kTileRows == 0 && kStripCols % kTileCols == 0);
+static_assert(kRowBlock % kTileRows == 0 && kStripCols % kTileCols == 0 && kWidestTile % kTileCols == 0);
 
 // Sums a[r][0…depth) · b[0…depth)[c] in that order for a tile of kRows × kTileCols, then hands every vector
 // to store(row, column, sums). The sums live in registers: check the assembly for spills after any change
@@ -77,117 +72,22 @@ HWY_INLINE void TileOfRows(int64_t rows, const float* a, const float* b, int64_t
   }
 }
 
-// How weights of each type become floats. Rows may start at any address.
-struct LoadF32 {
-  using Raw = float;
-  template <class D>
-  static HWY_INLINE hn::Vec<D> Convert(D d, hn::Vec<D> v) {
-    return v;
+// Fetches memory that will be read soon, a few lines with every tile, so that the fetches cost no waiting.
+class FetchAhead {
+ public:
+  FetchAhead() = default;  // nothing
+  FetchAhead(const float* data, int64_t floats, int64_t tiles)
+      : next_(data), end_(data + floats), step_(RoundUp(CeilDiv(floats, tiles), kLine)) {}
+  HWY_INLINE void WithTile() {
+    for (const float* end = std::min(end_, next_ + step_); next_ < end; next_ += kLine) PrefetchToL2(next_);
   }
+
+ private:
+  static constexpr int64_t kLine = 64 / sizeof(float);
+  const float* next_ = nullptr;
+  const float* end_ = nullptr;
+  int64_t step_ = 0;  // floats a tile
 };
-struct LoadBF16 {
-  using Raw = uint16_t;
-  template <class D>
-  static HWY_INLINE hn::Vec<D> Convert(D d, hn::Vec<hn::Rebind<uint16_t, D>> v) {
-    const hn::Rebind<uint32_t, D> du32;
-    return hn::BitCast(d, hn::ShiftLeft<16>(hn::PromoteTo(du32, v)));
-  }
-};
-struct LoadF16 {
-  using Raw = uint16_t;
-  template <class D>
-  static HWY_INLINE hn::Vec<D> Convert(D d, hn::Vec<hn::Rebind<uint16_t, D>> v) {
-    return hn::PromoteTo(d, hn::BitCast(hn::Rebind<hwy::float16_t, D>(), v));
-  }
-};
-
-#if HWY_TARGET != HWY_SCALAR
-// Four elements from each of rows[0], rows[4], rows[8], …: as many rows as the vector has blocks of 4 lanes.
-template <class D, class Raw = hn::TFromD<D>>
-HWY_INLINE hn::Vec<D> FoursOfRows(D d, const uint8_t* const* rows, int64_t byte) {
-  if constexpr (hn::MaxLanes(d) <= 4) {
-    return hn::LoadU(d, reinterpret_cast<const Raw*>(rows[0] + byte));
-  } else {
-    const hn::Half<D> half;
-    return hn::Combine(d, FoursOfRows(half, rows + hn::MaxLanes(d) / 2, byte), FoursOfRows(half, rows, byte));
-  }
-}
-
-// Transposes kLanes rows × 4 elements: panel[k][0…kLanes).
-template <class Load>
-HWY_INLINE void PackFours(const uint8_t* const* rows, int64_t k, float* HWY_RESTRICT panel) {
-  const F32 d;
-  const hn::Rebind<typename Load::Raw, F32> draw;
-  const hn::Repartition<uint64_t, F32> d64;
-  const int64_t byte = k * static_cast<int64_t>(sizeof(typename Load::Raw));
-  const VF32 r0 = Load::Convert(d, FoursOfRows(draw, rows + 0, byte));
-  const VF32 r1 = Load::Convert(d, FoursOfRows(draw, rows + 1, byte));
-  const VF32 r2 = Load::Convert(d, FoursOfRows(draw, rows + 2, byte));
-  const VF32 r3 = Load::Convert(d, FoursOfRows(draw, rows + 3, byte));
-  const auto low01 = hn::BitCast(d64, hn::InterleaveLower(d, r0, r1));
-  const auto low23 = hn::BitCast(d64, hn::InterleaveLower(d, r2, r3));
-  const auto high01 = hn::BitCast(d64, hn::InterleaveUpper(d, r0, r1));
-  const auto high23 = hn::BitCast(d64, hn::InterleaveUpper(d, r2, r3));
-  hn::StoreU(hn::BitCast(d, hn::InterleaveLower(d64, low01, low23)), d, panel);
-  hn::StoreU(hn::BitCast(d, hn::InterleaveUpper(d64, low01, low23)), d, panel + kTileCols);
-  hn::StoreU(hn::BitCast(d, hn::InterleaveLower(d64, high01, high23)), d, panel + 2 * kTileCols);
-  hn::StoreU(hn::BitCast(d, hn::InterleaveUpper(d64, high01, high23)), d, panel + 3 * kTileCols);
-}
-#endif
-
-// Not into L1, where the panel in use lives.
-HWY_INLINE void PrefetchToL2(const void* p) {
-#if HWY_COMPILER_GCC || HWY_COMPILER_CLANG
-  __builtin_prefetch(p, 0, 2);
-#endif
-}
-
-template <class Load>
-void PackPanelOf(const uint8_t* const* rows /*[kTileCols]*/, DType dtype, int64_t depth,
-                 [[maybe_unused]] int64_t next, float* HWY_RESTRICT panel) {
-  constexpr int64_t kSize = sizeof(typename Load::Raw);
-  int64_t k = 0;
-#if HWY_TARGET != HWY_SCALAR
-  // A cache line of each row at a time: rows are often a multiple of 4 KB apart, so that the lines of all
-  // kTileCols rows compete for the same few places in L1.
-  constexpr int64_t kLine = 64 / kSize;
-  for (; k + kLine <= depth; k += kLine) {
-    for (int64_t i = 0; i < kTileCols; ++i) PrefetchToL2(rows[i] + k * kSize + next);
-    for (int64_t half = 0; half < kTileCols; half += kLanes) {
-      for (int64_t i = k; i < k + kLine; i += 4)
-        PackFours<Load>(rows + half, i, panel + i * kTileCols + half);
-    }
-  }
-  for (; k + 4 <= depth; k += 4) {
-    PackFours<Load>(rows, k, panel + k * kTileCols);
-    PackFours<Load>(rows + kLanes, k, panel + k * kTileCols + kLanes);
-  }
-#endif
-  for (; k < depth; ++k) {
-    float* const to = panel + k * kTileCols;
-    for (int64_t i = 0; i < kTileCols; ++i) ConvertToFloat(rows[i] + k * kSize, dtype, 1, to + i);
-  }
-}
-
-// panel[k][i] = float(row i, element k), for `rows` (at most kTileCols) rows of `depth` elements. Columns
-// beyond `rows` repeat the last one: they are computed and thrown away, and unlike uninitialised memory they
-// cost no slow denormals. `next` is the distance in bytes to what will be packed next, to fetch it early.
-inline void PackPanel(const void* data, DType dtype, int64_t row_stride, int64_t rows, int64_t depth,
-                      int64_t next, float* panel) {
-  const uint8_t* pointers[kTileCols];
-  const int64_t bytes = row_stride * static_cast<int64_t>(SizeOf(dtype));
-  for (int64_t i = 0; i < kTileCols; ++i) {
-    pointers[i] = static_cast<const uint8_t*>(data) + std::min(i, rows - 1) * bytes;
-  }
-  switch (dtype) {
-    case DType::kBF16:
-      return PackPanelOf<LoadBF16>(pointers, dtype, depth, next, panel);
-    case DType::kF16:
-      return PackPanelOf<LoadF16>(pointers, dtype, depth, next, panel);
-    default:
-      return PackPanelOf<LoadF32>(pointers, dtype, depth, next, panel);
-  }
-}
 
 // y[rows, cols] (+)= a · b for one tile; the first depth block starts from the bias instead of y.
 HWY_INLINE void TileToOutput(int64_t rows, int64_t cols, const float* a, const float* b, int64_t depth,
@@ -222,14 +122,14 @@ HWY_INLINE void TileToOutput(int64_t rows, int64_t cols, const float* a, const f
 
 enum class GemmStart { kBias, kOutput };  // what the products are added to
 
-// One task of y = a · wᵀ + bias, or of y += a · wᵀ. pack_rows(row, rows, k, depth, to) writes rows of `a` at
-// stride kDepthBlock.
-template <class PackRows>
+// One task of y = a · wᵀ + bias, or of y += a · wᵀ. `rows_of` is either PackedRows, or a function
+// (row, rows, k, depth, to) that writes rows of `a` at stride kDepthBlock.
+template <class RowsOf>
 class GemmRun {
  public:
-  GemmRun(const GemmTask& task, const WeightMatrix& w, const float* bias, const PackRows& pack_rows, float* y,
+  GemmRun(const GemmTask& task, const WeightMatrix& w, const float* bias, const RowsOf& rows_of, float* y,
           GemmStart start = GemmStart::kBias)
-      : task_(task), w_(w), pack_rows_(pack_rows), y_(y), start_(start) {
+      : task_(task), w_(w), rows_of_(rows_of), y_(y), start_(start) {
     a_ = ThreadScratch((kRowBlock + kStripCols + kTileCols) * kDepthBlock + kStripCols);
     b_ = a_ + kRowBlock * kDepthBlock;
     decoded_ = b_ + kStripCols * kDepthBlock;
@@ -260,9 +160,9 @@ class GemmRun {
   // y[row…, task's columns] += a[row…, k_begin…k_end) · wᵀ
   void MultiplyRows(int64_t row, int64_t rows, int64_t k_begin, int64_t k_end, bool pack_panels,
                     bool keep_panels) {
-    for (int64_t k = k_begin; k < k_end; k += kDepthBlock) {
-      pack_rows_(row, rows, k, std::min(kDepthBlock, k_end - k), a_ + (k - k_begin) * rows);
-    }
+    PackRows(row, rows, k_begin, k_end);
+    const int64_t tiles = CeilDiv(rows, kTileRows);
+    FetchAhead next_rows = keep_panels ? NextRows(row, rows, k_begin, tiles) : FetchAhead();
     for (int64_t col = task_.col_begin; col < task_.col_end; col += kTileCols) {
       const int64_t cols = std::min(kTileCols, task_.col_end - col);
       float* const panel = keep_panels ? b_ + (col - task_.col_begin) * kDepthBlock : b_;
@@ -273,13 +173,51 @@ class GemmRun {
         if (pack_panels) PackWeights(col, cols, k, depth, next, panel);
         const float* const bias =
             k == 0 && start_ == GemmStart::kBias ? bias_ + (col - task_.col_begin) : nullptr;
+        const float* const a = RowsAt(row, rows, k, k_begin);
+        FetchAhead next_panel =
+            pack_panels ? FetchAhead()
+                        : FetchAhead(panel + kTileCols * kDepthBlock, kTileCols * kDepthBlock, tiles);
         for (int64_t r = 0; r < rows; r += kTileRows) {
-          TileToOutput(std::min<int64_t>(kTileRows, rows - r), cols,
-                       a_ + (k - k_begin) * rows + r * kDepthBlock, panel, depth, bias,
+          next_rows.WithTile();
+          next_panel.WithTile();
+          TileToOutput(std::min<int64_t>(kTileRows, rows - r), cols, a + r * kDepthBlock, panel, depth, bias,
                        y_ + (row + r) * w_.rows + col, w_.rows);
         }
       }
     }
+  }
+
+  void PackRows([[maybe_unused]] int64_t row, [[maybe_unused]] int64_t rows, int64_t k_begin, int64_t k_end) {
+    if constexpr (!std::is_same_v<RowsOf, PackedRows>) {
+      for (int64_t k = k_begin; k < k_end; k += kDepthBlock) {
+        rows_of_(row, rows, k, std::min(kDepthBlock, k_end - k), a_ + (k - k_begin) * rows);
+      }
+    }
+  }
+
+  const float* RowsAt(int64_t row, [[maybe_unused]] int64_t rows, int64_t k,
+                      [[maybe_unused]] int64_t k_begin) const {
+    if constexpr (std::is_same_v<RowsOf, PackedRows>) {
+      return rows_of_.At(row, k);
+    } else {
+      return a_ + (k - k_begin) * rows;
+    }
+  }
+
+  // What the next call of MultiplyRows will read from memory.
+  FetchAhead NextRows([[maybe_unused]] int64_t row, [[maybe_unused]] int64_t rows, [[maybe_unused]] int64_t k,
+                      [[maybe_unused]] int64_t tiles) const {
+    if constexpr (std::is_same_v<RowsOf, PackedRows>) {
+      const bool last = row + rows >= task_.row_end;
+      const int64_t next_row = last ? task_.row_begin : row + rows;
+      const int64_t next_k = last ? k + kDepthBlock : k;
+      if (next_k < w_.cols) {
+        const int64_t panels = CeilDiv(task_.col_end - task_.col_begin, kTileCols);
+        return FetchAhead(rows_of_.At(next_row, next_k),
+                          std::min(kRowBlock, task_.row_end - next_row) * kDepthBlock, tiles * panels);
+      }
+    }
+    return FetchAhead();
   }
 
   void PackWeights(int64_t col, int64_t cols, int64_t k, int64_t depth, int64_t next, float* panel) {
@@ -294,7 +232,7 @@ class GemmRun {
 
   const GemmTask task_;
   const WeightMatrix& w_;
-  const PackRows& pack_rows_;
+  const RowsOf& rows_of_;
   float* const y_;
   const GemmStart start_;
   float* a_;        // [depth blocks][rows][kDepthBlock]

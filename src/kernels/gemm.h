@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <vector>
 
 #include "kernels/kernels.h"
 #include "kernels/tasks.h"
@@ -20,6 +21,9 @@ inline constexpr int64_t kRowBlock = 144;
 // enough.
 inline constexpr int64_t kStripCols = 384;
 
+// The columns of a register tile are this many or a whole part of it, whatever the instruction set.
+inline constexpr int64_t kWidestTile = 32;
+
 // y[rows, cols] = a[rows, depth] · wᵀ + bias, where `a` is produced block by block.
 struct GemmShape {
   int64_t rows = 0;
@@ -27,19 +31,37 @@ struct GemmShape {
   int64_t depth = 0;
 };
 
+// Rows of the left matrix as the register tiles read them, packed once for all tasks.
+struct PackedRows {
+  const float* data;  // [depth blocks][rows][kDepthBlock]
+  int64_t first_row;
+  int64_t rows;
+  const float* At(int64_t row, int64_t k /*a multiple of kDepthBlock*/) const {
+    return data + k * rows + (row - first_row) * kDepthBlock;
+  }
+};
+
 struct GemmTask {
   int64_t row_begin, row_end;
   int64_t col_begin, col_end;
 };
 
-// Cuts a product into tasks that share no output.
+// The rows of a product with a weight matrix that are multiplied together: as many as make packing the
+// weights cheap, few enough for their packed copy (57 MB at the model's largest depth).
+inline constexpr int64_t kMaxRows = 8 * kRowBlock;
+
+// Cuts `rows` (at most kMaxRows, from `first_row` on) of a product with a weight matrix into tasks that share
+// no output. How it is cut does not change a result's bits, so that it may follow the number of threads: each
+// row part packs the weights anew, and more of them than the threads need only cost time.
+std::vector<GemmTask> CutProduct(int64_t first_row, int64_t rows, int64_t cols, int threads);
+
+// Cuts a convolution into tasks that share no output.
 class GemmTasks {
  public:
   explicit GemmTasks(const GemmShape& shape) : shape_(shape) {
     // Enough tasks to keep many cores busy to the end; more of them would pack the same operands more often.
     // (At 1024 x 3072 x 3072 on one core: 64 tasks reach 79 % of peak, 32 tasks 83 %.)
     constexpr int64_t kWantedTasks = 32;
-    constexpr int64_t kMaxRows = 8 * kRowBlock;
     const int64_t row_blocks = CeilDiv(shape.rows, kRowBlock);
     strip_ = kStripCols;
     while (strip_ > kStripCols / 4 && row_blocks * CeilDiv(shape.cols, strip_) < kWantedTasks / 2)

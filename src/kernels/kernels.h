@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <string>
 
+#include "core/tensor.h"
 #include "core/threads.h"
 #include "kernels/weight_matrix.h"
 
@@ -65,6 +66,52 @@ void Conv2d(const float* x /*[height, width, in]*/, const Conv2dShape& shape,
             const float* weight /*[out, kernel, kernel, in]*/, const float* bias /*[out]*/,
             float* y /*[out_height, out_width, out]*/, ThreadPool& pool);
 
+// 3 × 3, stride 1, one zero around the picture: by Winograd's method, with a quarter of the multiplications.
+// Rounding errors are those of the tile of 4 × 4 outputs: about √10 times those of a direct convolution, and
+// a NaN reaches all of its tile.
+struct Conv3x3Shape {
+  int64_t in_channels = 0;
+  int64_t out_channels = 0;
+  int64_t height = 0;  // of the input
+  int64_t width = 0;
+  bool upsample = false;  // first every pixel becomes 2 × 2 equal ones (UpsampleNearest2x)
+  int64_t out_height() const { return upsample ? 2 * height : height; }
+  int64_t out_width() const { return upsample ? 2 * width : width; }
+};
+
+// A filter's weights in the form that is multiplied with, four times as large as they are. It belongs to the
+// instruction set in use.
+class Conv3x3Filter {
+ public:
+  // Of several temporal slices the last one counts. Uses the memory of the filter before, if it is enough.
+  void Set(const WeightMatrix& weight /*[out, in · slices · 3 · 3]*/, int64_t in_channels, bool upsample,
+           ThreadPool& pool);
+  const float* data() const { return memory_.data(); }
+
+ private:
+  Tensor memory_;
+};
+
+struct Conv3x3Input {
+  const float* x = nullptr;  // [rows, width, in]
+  int64_t first_row = 0;     // of the picture, that x begins with
+  // If there, the convolution sees SiLU(ChannelNorm(x)): the same bits as by those two kernels.
+  const float* norm_gamma = nullptr;  // [in]
+};
+
+struct Conv3x3Output {
+  const float* bias = nullptr;         // [out]
+  const float* residual = nullptr;     // [rows, out_width, out]: added to the result, if there; may be y
+  float* y = nullptr;                  // [rows, out_width, out]
+  int64_t first_row = 0;               // of the output picture, that y and residual begin with
+  int64_t row_begin = 0, row_end = 0;  // what to compute: whole tiles of 4 rows, or up to the last row
+};
+
+// The result does not depend on the rows it is computed with; x must hold one row more on both sides of those
+// it is computed from, where the picture has them. y may not overlap x.
+void Conv3x3(const Conv3x3Shape& shape, const Conv3x3Filter& filter, const Conv3x3Input& input,
+             const Conv3x3Output& output, ThreadPool& pool);
+
 // Every pixel becomes 2 × 2 equal ones (torch's nearest-exact with factor 2).
 void UpsampleNearest2x(const float* x /*[height, width, channels]*/, int64_t height, int64_t width,
                        int64_t channels, float* y /*[2·height, 2·width, channels]*/, ThreadPool& pool);
@@ -83,6 +130,9 @@ void ChannelNorm(const float* x, int64_t rows, int64_t cols, const float* gamma 
 // x · (1 + scale) + shift
 void Modulate(const float* x, int64_t rows, int64_t cols, const float* scale /*[cols]*/,
               const float* shift /*[cols]*/, float* y, ThreadPool& pool);
+// LayerNorm, then Modulate, in one pass over memory; the same bits as the two one by one.
+void LayerNormModulate(const float* x, int64_t rows, int64_t cols, float eps, const float* scale /*[cols]*/,
+                       const float* shift /*[cols]*/, float* y, ThreadPool& pool);
 // y += gate · x
 void AddGated(const float* x, int64_t rows, int64_t cols, const float* gate /*[cols]*/,
               float* y /*[rows, cols]*/, ThreadPool& pool);
@@ -97,6 +147,10 @@ void GeluTanh(const float* x, int64_t count, float* y, ThreadPool& pool);
 // Pairs are neighbours (2i, 2i + 1): the transformer's complex numbers.
 void RopeInterleaved(float* x /*[tokens, heads, head_dim]*/, int64_t tokens, int64_t heads, int64_t head_dim,
                      const float* cos, const float* sin, ThreadPool& pool);
+// RmsNorm of every head, then RopeInterleaved, in one pass over memory; the same bits as the two one by one.
+void RmsNormRope(float* x /*[tokens, heads, head_dim]*/, int64_t tokens, int64_t heads, int64_t head_dim,
+                 const float* weight /*[head_dim]*/, float eps, const float* cos, const float* sin,
+                 ThreadPool& pool);
 // Pairs are halves (i, i + head_dim / 2): the text encoder's rotate_half.
 void RopeHalves(float* x /*[tokens, heads, head_dim]*/, int64_t tokens, int64_t heads, int64_t head_dim,
                 const float* cos, const float* sin, ThreadPool& pool);

@@ -1,3 +1,5 @@
+#include <algorithm>
+
 #include "kernels/kernels.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -11,15 +13,9 @@ HWY_BEFORE_NAMESPACE();
 namespace qwen_image {
 namespace HWY_NAMESPACE {
 
-void MatMulTask(const GemmTask& task, const float* x, const WeightMatrix& w, const float* bias, float* y,
+void MatMulTask(const GemmTask& task, const PackedRows& x, const WeightMatrix& w, const float* bias, float* y,
                 bool add) {
-  const auto copy_rows = [&](int64_t row, int64_t rows, int64_t k, int64_t depth, float* to) {
-    for (int64_t r = 0; r < rows; ++r) {
-      std::memcpy(to + r * kDepthBlock, x + (row + r) * w.cols + k,
-                  static_cast<size_t>(depth) * sizeof(float));
-    }
-  };
-  GemmRun(task, w, bias, copy_rows, y, add ? GemmStart::kOutput : GemmStart::kBias).Run();
+  GemmRun(task, w, bias, x, y, add ? GemmStart::kOutput : GemmStart::kBias).Run();
 }
 
 const char* TargetName() { return hwy::TargetName(HWY_TARGET); }
@@ -34,21 +30,44 @@ namespace qwen_image {
 HWY_EXPORT(MatMulTask);
 HWY_EXPORT(TargetName);
 
-void MatMul(const float* x, int64_t rows, const WeightMatrix& w, const float* bias, float* y,
-            ThreadPool& pool) {
-  if (rows <= 0 || w.rows <= 0) return;
-  const GemmTasks tasks({rows, w.rows, w.cols});
-  ForTasks(tasks.count(), rows * w.rows * w.cols, pool, [&](int64_t i) {
-    HWY_DYNAMIC_DISPATCH(MatMulTask)(tasks[i], x, w, bias, y, /*add=*/false);
+namespace {
+
+void PackRows(const float* x, int64_t rows, int64_t depth, ThreadPool& pool,
+              float* packed /*[depth blocks][rows][kDepthBlock]*/) {
+  ForPieces(rows, 2 * depth * static_cast<int64_t>(sizeof(float)), pool, [&](int64_t begin, int64_t end) {
+    for (int64_t k = 0; k < depth; k += kDepthBlock) {
+      for (int64_t r = begin; r < end; ++r) {
+        std::copy_n(x + r * depth + k, std::min(kDepthBlock, depth - k), packed + k * rows + r * kDepthBlock);
+      }
+    }
   });
 }
 
-void AddMatMul(const float* x, int64_t rows, const WeightMatrix& w, float* y, ThreadPool& pool) {
+void Multiply(const float* x, int64_t rows, const WeightMatrix& w, const float* bias, float* y, bool add,
+              ThreadPool& pool) {
   if (rows <= 0 || w.rows <= 0) return;
-  const GemmTasks tasks({rows, w.rows, w.cols});
-  ForTasks(tasks.count(), rows * w.rows * w.cols, pool, [&](int64_t i) {
-    HWY_DYNAMIC_DISPATCH(MatMulTask)(tasks[i], x, w, nullptr, y, /*add=*/true);
-  });
+  const int64_t part = CeilDiv(rows, CeilDiv(rows, kMaxRows));
+  SharedScratch packed(RoundUp(w.cols, kDepthBlock) * part);
+  for (int64_t first = 0; first < rows; first += part) {
+    const int64_t some = std::min(part, rows - first);
+    PackRows(x + first * w.cols, some, w.cols, pool, packed.data());
+    const PackedRows packed_rows{packed.data(), first, some};
+    const std::vector<GemmTask> tasks = CutProduct(first, some, w.rows, pool.size());
+    ForTasks(static_cast<int64_t>(tasks.size()), some * w.rows * w.cols, pool, [&](int64_t i) {
+      HWY_DYNAMIC_DISPATCH(MatMulTask)(tasks[static_cast<size_t>(i)], packed_rows, w, bias, y, add);
+    });
+  }
+}
+
+}  // namespace
+
+void MatMul(const float* x, int64_t rows, const WeightMatrix& w, const float* bias, float* y,
+            ThreadPool& pool) {
+  Multiply(x, rows, w, bias, y, /*add=*/false, pool);
+}
+
+void AddMatMul(const float* x, int64_t rows, const WeightMatrix& w, float* y, ThreadPool& pool) {
+  Multiply(x, rows, w, nullptr, y, /*add=*/true, pool);
 }
 
 std::string InstructionSet() { return HWY_DYNAMIC_DISPATCH(TargetName)(); }

@@ -71,10 +71,11 @@ void ExpectRight(int64_t rows, int64_t depth, int64_t cols, DType dtype, size_t 
 }
 
 TEST(MatMul, MatchesReferenceForOddSizes) {
-  const int64_t sizes[][3] = {{1, 1, 1},     {1, 64, 128},   {2, 5, 3},      {3, 24, 80},
-                              {5, 17, 24},   {6, 256, 16},   {7, 257, 17},   {11, 255, 31},
-                              {12, 300, 33}, {13, 80, 5},    {23, 64, 300},  {60, 128, 64},
-                              {145, 33, 49}, {147, 515, 70}, {300, 20, 257}, {1, 700, 513}};
+  const int64_t sizes[][3] = {
+      {1, 1, 1},     {1, 64, 128},   {2, 5, 3},     {3, 24, 80},    {5, 17, 24},
+      {6, 256, 16},  {7, 257, 17},   {11, 255, 31}, {12, 300, 33},  {13, 80, 5},
+      {23, 64, 300}, {60, 128, 64},  {145, 33, 49}, {147, 515, 70}, {300, 20, 257},
+      {1, 700, 513}, {1200, 9, 100}, {150, 5, 1700}};  // in parts of the rows; in strips of different widths
   ForEachTarget([&] {
     for (const auto& s : sizes) {
       for (DType dtype : {DType::kF32, DType::kF16, DType::kBF16})

@@ -79,6 +79,26 @@ TEST(ChannelNorm, MatchesReference) {
   });
 }
 
+TEST(LayerNormModulate, IsLayerNormThenModulate) {
+  ForEachTarget([] {
+    for (const auto& [rows, cols] : kSizes) {
+      SCOPED_TRACE(::testing::Message() << rows << " x " << cols);
+      const std::vector<float> x = Random(rows * cols, 9, 100.0f);
+      const std::vector<float> scale = Random(cols, 10), shift = Random(cols, 11);
+      std::vector<float> fused(x.size()), normed(x.size()), separate(x.size()), want(x.size());
+      LayerNormModulate(x.data(), rows, cols, 1e-6f, scale.data(), shift.data(), fused.data(), FourThreads());
+      LayerNorm(x.data(), rows, cols, 1e-6f, normed.data(), FourThreads());
+      Modulate(normed.data(), rows, cols, scale.data(), shift.data(), separate.data(), FourThreads());
+      ExpectSame(fused, separate);
+      reference::LayerNormModulate(x.data(), rows, cols, 1e-6f, scale.data(), shift.data(), want.data());
+      // The sum may cancel: what counts is the size of what is added.
+      ExpectNear(fused, want, [&, c = cols](int64_t i) {
+        return Tolerance(std::abs(normed[i]) * (1 + std::abs(scale[i % c])) + std::abs(shift[i % c]), c);
+      });
+    }
+  });
+}
+
 // Every norm once: in place, on one thread and on four, and with a NaN that must stay in its row.
 TEST(Norms, WorkInPlaceOnAnyThreadsAndKeepNotANumberInItsRow) {
   const int64_t rows = 300, cols = 131;
@@ -91,6 +111,9 @@ TEST(Norms, WorkInPlaceOnAnyThreadsAndKeepNotANumberInItsRow) {
                         },
                         [](const std::vector<float>& x, const float* weight, float* y, ThreadPool& pool) {
                           RmsNorm(x.data(), rows, cols, weight, 1e-6f, y, pool);
+                        },
+                        [](const std::vector<float>& x, const float* weight, float* y, ThreadPool& pool) {
+                          LayerNormModulate(x.data(), rows, cols, 1e-6f, weight, weight, y, pool);
                         },
                         [](const std::vector<float>& x, const float* weight, float* y, ThreadPool& pool) {
                           ChannelNorm(x.data(), rows, cols, weight, y, pool);

@@ -82,6 +82,34 @@ void UpsampleNearest2x(const float* x, int64_t height, int64_t width, int64_t ch
   }
 }
 
+void Conv3x3(const Conv3x3Shape& s, const WeightMatrix& weight, const Conv3x3Input& input, const float* bias,
+             const float* residual, float* y) {
+  std::vector<float> x(input.x, input.x + s.height * s.width * s.in_channels);
+  if (input.norm_gamma) {
+    ChannelNorm(x.data(), s.height * s.width, s.in_channels, input.norm_gamma, x.data());
+    Silu(x.data(), static_cast<int64_t>(x.size()), x.data());
+  }
+  if (s.upsample) {
+    std::vector<float> large(4 * x.size());
+    UpsampleNearest2x(x.data(), s.height, s.width, s.in_channels, large.data());
+    x.swap(large);
+  }
+  std::vector<float> row(static_cast<size_t>(weight.cols));
+  std::vector<float> channels_last(static_cast<size_t>(s.out_channels * 9 * s.in_channels));
+  for (int64_t o = 0; o < s.out_channels; ++o) {
+    DecodeRow(weight, o, 0, weight.cols, row.data());
+    const int64_t stride = weight.cols / s.in_channels;
+    for (int64_t i = 0; i < s.in_channels; ++i) {
+      for (int64_t k = 0; k < 9; ++k)
+        channels_last[(o * 9 + k) * s.in_channels + i] = row[(i + 1) * stride - 9 + k];
+    }
+  }
+  std::vector<float> sums(static_cast<size_t>(s.out_height() * s.out_width() * s.out_channels));
+  Conv2d(x.data(), {s.in_channels, s.out_channels, s.out_height(), s.out_width(), 3, 1, 1, 1},
+         channels_last.data(), bias, sums.data());
+  for (size_t i = 0; i < sums.size(); ++i) y[i] = sums[i] + (residual ? residual[i] : 0.0f);
+}
+
 void LayerNorm(const float* x, int64_t rows, int64_t cols, float eps, float* y) {
   for (int64_t r = 0; r < rows; ++r, x += cols, y += cols) {
     double mean = 0;
@@ -112,6 +140,12 @@ void Modulate(const float* x, int64_t rows, int64_t cols, const float* scale, co
   for (int64_t i = 0; i < rows * cols; ++i) {
     y[i] = static_cast<float>(x[i] * (1.0 + scale[i % cols]) + shift[i % cols]);
   }
+}
+
+void LayerNormModulate(const float* x, int64_t rows, int64_t cols, float eps, const float* scale,
+                       const float* shift, float* y) {
+  LayerNorm(x, rows, cols, eps, y);
+  Modulate(y, rows, cols, scale, shift, y);
 }
 
 void AddGated(const float* x, int64_t rows, int64_t cols, const float* gate, float* y) {
@@ -153,6 +187,12 @@ void RopeInterleaved(float* x, int64_t tokens, int64_t heads, int64_t head_dim, 
     }
     x += heads * head_dim;
   }
+}
+
+void RmsNormRope(float* x, int64_t tokens, int64_t heads, int64_t head_dim, const float* weight, float eps,
+                 const float* cos, const float* sin) {
+  RmsNorm(x, tokens * heads, head_dim, weight, eps, x);
+  RopeInterleaved(x, tokens, heads, head_dim, cos, sin);
 }
 
 void RopeHalves(float* x, int64_t tokens, int64_t heads, int64_t head_dim, const float* cos,

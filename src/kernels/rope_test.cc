@@ -41,6 +41,31 @@ TEST(Rope, MatchesReference) {
   });
 }
 
+TEST(RmsNormRope, IsRmsNormThenRopeInterleaved) {
+  ForEachTarget([] {
+    for (const auto& [tokens, heads, head_dim] : kShapes) {
+      SCOPED_TRACE(::testing::Message() << tokens << " tokens, " << heads << " heads of " << head_dim);
+      const Angles angles(tokens * head_dim / 2);
+      const std::vector<float> x = Random(tokens * heads * head_dim, 4, 5.0f), weight = Random(head_dim, 5);
+      const auto fused = [&](ThreadPool& pool) {
+        std::vector<float> y = x;
+        RmsNormRope(y.data(), tokens, heads, head_dim, weight.data(), 1e-6f, angles.cos.data(),
+                    angles.sin.data(), pool);
+        return y;
+      };
+      std::vector<float> separate = x, want = x;
+      RmsNorm(x.data(), tokens * heads, head_dim, weight.data(), 1e-6f, separate.data(), FourThreads());
+      RopeInterleaved(separate.data(), tokens, heads, head_dim, angles.cos.data(), angles.sin.data(),
+                      FourThreads());
+      ExpectSame(fused(FourThreads()), separate);
+      ExpectSame(fused(OneThread()), separate);
+      reference::RmsNormRope(want.data(), tokens, heads, head_dim, weight.data(), 1e-6f, angles.cos.data(),
+                             angles.sin.data());
+      EXPECT_LE(Nmse(separate, want), 1e-12);
+    }
+  });
+}
+
 TEST(Rope, DoesNotDependOnThreadsAndKeepsNotANumberInItsToken) {
   const int64_t tokens = 100, heads = 9, head_dim = 80;
   const Angles angles(tokens * head_dim / 2);

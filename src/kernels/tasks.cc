@@ -1,8 +1,7 @@
 #include "kernels/tasks.h"
 
 #include <algorithm>
-
-#include "core/tensor.h"
+#include <utility>
 
 namespace qwen_image {
 
@@ -27,10 +26,27 @@ void ForTasks(int64_t count, int64_t multiplications, ThreadPool& pool,
 float* ThreadScratch(int64_t floats) {
   thread_local Tensor scratch;
   if (scratch.size() < floats) {
-    scratch = Tensor();  // give the old block back first
-    scratch = Tensor({floats});
+    constexpr int64_t kHugePage = 512 * 1024;  // floats
+    scratch = Tensor();                        // give the old block back first
+    scratch = Tensor({RoundUp(floats, kHugePage)});
   }
   return scratch.data();
+}
+
+namespace {
+thread_local Tensor kept_scratch;
+}
+
+SharedScratch::SharedScratch(int64_t floats) : memory_(std::exchange(kept_scratch, Tensor())) {
+  if (memory_.size() >= floats) return;
+  memory_ = Tensor();  // give the old block back first
+  memory_ = Tensor({floats});
+}
+
+SharedScratch::~SharedScratch() {
+  constexpr int64_t kMost =
+      16 * 1024 * 1024;  // 64 MB: the rows of the largest product of a 512 x 512 picture
+  if (memory_.size() <= kMost && memory_.size() > kept_scratch.size()) kept_scratch = std::move(memory_);
 }
 
 }  // namespace qwen_image

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <functional>
 
+#include "core/tensor.h"
 #include "core/threads.h"
 
 namespace qwen_image {
@@ -23,7 +24,24 @@ void ForTasks(int64_t count, int64_t multiplications, ThreadPool& pool,
               const std::function<void(int64_t i)>& task);
 
 // The calling thread's scratch memory, 64-byte aligned, not initialised. It stays valid until the next call
-// on the same thread, and is kept for the thread's life: tasks need a few hundred KB, again and again.
+// on the same thread, and is kept for the thread's life: tasks need up to a huge page (2 MB), again and
+// again.
 float* ThreadScratch(int64_t floats);
+
+// Memory that all tasks of one call share, 64-byte aligned, not initialised. What is not huge is kept for the
+// calling thread's next call: new memory costs the time to clear it.
+class SharedScratch {
+ public:
+  explicit SharedScratch(int64_t floats);
+  ~SharedScratch();
+  SharedScratch(const SharedScratch&) = delete;
+  SharedScratch& operator=(const SharedScratch&) = delete;
+
+  float* data() { return memory_.data(); }
+  const float* data() const { return memory_.data(); }
+
+ private:
+  Tensor memory_;
+};
 
 }  // namespace qwen_image

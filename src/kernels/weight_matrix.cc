@@ -14,9 +14,9 @@ constexpr size_t kMaxGroupSize = 128;
 
 // kBits is known to the compiler, so that it can unroll and vectorise.
 template <size_t kBits>
-void UnpackGroup(const std::byte* packed, size_t group_size, uint8_t* to) {
+void UnpackValues(const std::byte* __restrict packed, size_t count, uint8_t* __restrict to) {
   constexpr uint64_t kMask = (uint64_t{1} << kBits) - 1;
-  for (size_t done = 0; done < group_size; done += kUnit) {
+  for (size_t done = 0; done < count; done += kUnit) {
     uint64_t unit = 0;  // kUnit values are kBits bytes
     std::memcpy(&unit, packed, kBits);
     packed += kBits;
@@ -25,8 +25,8 @@ void UnpackGroup(const std::byte* packed, size_t group_size, uint8_t* to) {
 }
 
 template <>
-void UnpackGroup<4>(const std::byte* packed, size_t group_size, uint8_t* to) {
-  for (size_t i = 0; i < group_size / 2; ++i) {
+void UnpackValues<4>(const std::byte* __restrict packed, size_t count, uint8_t* __restrict to) {
+  for (size_t i = 0; i < count / 2; ++i) {
     const auto pair = std::to_integer<uint8_t>(packed[i]);
     to[2 * i] = pair & 15;
     to[2 * i + 1] = pair >> 4;
@@ -34,42 +34,47 @@ void UnpackGroup<4>(const std::byte* packed, size_t group_size, uint8_t* to) {
 }
 
 template <>
-void UnpackGroup<8>(const std::byte* packed, size_t group_size, uint8_t* to) {
-  std::memcpy(to, packed, group_size);
+void UnpackValues<8>(const std::byte* __restrict packed, size_t count, uint8_t* __restrict to) {
+  std::memcpy(to, packed, count);
 }
 
-void UnpackBits(int bits, const std::byte* packed, size_t group_size, uint8_t* to) {
+void UnpackBits(int bits, const std::byte* __restrict packed, size_t count, uint8_t* __restrict to) {
   switch (bits) {
     case 2:
-      return UnpackGroup<2>(packed, group_size, to);
+      return UnpackValues<2>(packed, count, to);
     case 3:
-      return UnpackGroup<3>(packed, group_size, to);
+      return UnpackValues<3>(packed, count, to);
     case 4:
-      return UnpackGroup<4>(packed, group_size, to);
+      return UnpackValues<4>(packed, count, to);
     case 5:
-      return UnpackGroup<5>(packed, group_size, to);
+      return UnpackValues<5>(packed, count, to);
     case 6:
-      return UnpackGroup<6>(packed, group_size, to);
+      return UnpackValues<6>(packed, count, to);
     default:
-      return UnpackGroup<8>(packed, group_size, to);
+      return UnpackValues<8>(packed, count, to);
   }
 }
 
 }  // namespace
 
-void MlxGroups::Unpack(int64_t group, uint8_t* to) const {
-  UnpackBits(bits, packed + static_cast<size_t>(group) * group_bytes(), static_cast<size_t>(group_size), to);
+void MlxGroups::Unpack(int64_t first_group, int64_t count, uint8_t* to) const {
+  UnpackBits(bits, packed + static_cast<size_t>(first_group) * group_bytes(),
+             static_cast<size_t>(count * group_size), to);
+}
+
+void MlxGroups::ReadScales(int64_t first_group, int64_t count, float* scales_to, float* biases_to) const {
+  const auto at = static_cast<size_t>(first_group);
+  ConvertToFloat(scales + at * SizeOf(scales_dtype), scales_dtype, count, scales_to);
+  ConvertToFloat(biases + at * SizeOf(biases_dtype), biases_dtype, count, biases_to);
 }
 
 void MlxGroups::Dequantize(int64_t first_group, int64_t count, float* to) const {
   std::array<uint8_t, kMaxGroupSize> q;
   const auto size = static_cast<size_t>(group_size);
   for (int64_t group = first_group; group < first_group + count; ++group) {
-    Unpack(group, q.data());
-    const auto at = static_cast<size_t>(group);
+    Unpack(group, 1, q.data());
     float scale, bias;
-    ConvertToFloat(scales + at * SizeOf(scales_dtype), scales_dtype, 1, &scale);
-    ConvertToFloat(biases + at * SizeOf(biases_dtype), biases_dtype, 1, &bias);
+    ReadScales(group, 1, &scale, &bias);
     for (size_t i = 0; i < size; ++i) to[i] = scale * static_cast<float>(q[i]) + bias;
     to += size;
   }

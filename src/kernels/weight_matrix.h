@@ -25,7 +25,8 @@ struct MlxGroups {
 
   size_t group_bytes() const { return static_cast<size_t>(bits * group_size / 8); }
   void Dequantize(int64_t first_group, int64_t count, float* to /*[count, group_size]*/) const;
-  void Unpack(int64_t group, uint8_t* to /*[group_size]*/) const;  // the q
+  void Unpack(int64_t first_group, int64_t count, uint8_t* to /*[count, group_size]*/) const;  // the q
+  void ReadScales(int64_t first_group, int64_t count, float* scales_to, float* biases_to) const;
 };
 
 // How the values of a matrix that does not hold plain F32, F16 or BF16 numbers are stored.

@@ -7,7 +7,10 @@
 
 #include "core/cancel.h"
 #include "core/tensor.h"
+#include "kernels/int8/matmul.h"
+#include "kernels/int8/weights.h"
 #include "kernels/kernels.h"
+#include "qwen_image/qwen_image.h"
 #include "weights/weight_store.h"
 
 namespace qwen_image {
@@ -38,12 +41,30 @@ struct Linear {
   WeightMatrix weight;      // [out, in]
   std::vector<float> bias;  // [out], or empty
   std::vector<LowRankUpdate> updates = {};
+  int int8_group = 0;  // above 0: the product is taken in 8 bits, with activations in groups of this many
+  Int8Fineness fineness = Int8Fineness::kWhereNeeded;
 
   // x [.., in] → y [.., out]; `rows` is the product of the leading dimensions.
   void operator()(const float* x, int64_t rows, float* y, ThreadPool& pool) const {
-    MatMul(x, rows, weight, bias.empty() ? nullptr : bias.data(), y, pool);
+    if (int8_group > 0) {
+      Int8Activations quantized;
+      quantized.Quantize(
+          rows, weight.cols, int8_group, fineness, [&](int64_t row, float*) { return x + row * weight.cols; },
+          pool);
+      const Int8Product product = ProductOf(quantized, y);
+      Int8MatMul({&product, 1}, pool);
+    } else {
+      MatMul(x, rows, weight, bias_data(), y, pool);
+    }
     for (const LowRankUpdate& update : updates) AddUpdate(update, x, rows, y, pool);
   }
+
+  // For those who have the input in 8 bits already, and add no updates.
+  Int8Product ProductOf(const Int8Activations& x, float* y) const {
+    return {.x = &x, .w = &weight, .bias = bias_data(), .y = y};
+  }
+
+  const float* bias_data() const { return bias.empty() ? nullptr : bias.data(); }
 
   // y += factor · (x · downᵀ) · upᵀ: the product of the two small matrices is never formed.
   static void AddUpdate(const LowRankUpdate& update, const float* x, int64_t rows, float* y,
@@ -57,10 +78,12 @@ struct Linear {
 
 enum class Bias { kYes, kNo };
 
+// Fast: in 8 bits, if the weights are integers with scales.
 inline Linear BindLinear(WeightBinder& binder, const std::string& name, int64_t out, int64_t in,
-                         Bias bias = Bias::kYes) {
+                         Bias bias = Bias::kYes, Precision precision = Precision::kExact) {
   Linear linear;
   linear.weight = binder.Matrix(name + ".weight", {out, in});
+  if (precision == Precision::kFast) linear.int8_group = Int8GroupOf(linear.weight);
   if (bias == Bias::kYes) linear.bias = binder.Floats(name + ".bias", {out});
   linear.updates = binder.Updates(name, out, in);
   return linear;

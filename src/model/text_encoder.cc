@@ -6,31 +6,34 @@
 #include "core/fail.h"
 
 namespace qwen_image {
-TextEncoder::TextEncoder(WeightStore store)
+TextEncoder::TextEncoder(WeightStore store, Precision precision)
     : config_(ReadTextEncoderConfig(store)), store_(std::move(store)) {
-  Bind();
+  Bind(precision);
 }
 
-void TextEncoder::Bind() {
+void TextEncoder::Bind(Precision precision) {
   const int64_t hidden = config_.hidden_size;
   const int64_t q_width = config_.num_attention_heads * config_.head_dim();
   const int64_t kv_width = config_.num_key_value_heads * config_.head_dim();
   const int64_t intermediate = config_.intermediate_size;
 
   WeightBinder binder(store_);
+  const auto linear = [&](const std::string& name, int64_t out, int64_t in, Bias bias = Bias::kYes) {
+    return BindLinear(binder, name, out, in, bias, precision);
+  };
   embed_tokens_ = binder.Matrix("model.language_model.embed_tokens.weight", {config_.vocab_size, hidden});
   for (int64_t i = 0; i < config_.num_hidden_layers; ++i) {
     const std::string layer = fmt::format("model.language_model.layers.{}.", i);
     layers_.push_back({
         .input_layernorm = binder.Floats(layer + "input_layernorm.weight", {hidden}),
-        .self_attn = {.q_proj = BindLinear(binder, layer + "self_attn.q_proj", q_width, hidden),
-                      .k_proj = BindLinear(binder, layer + "self_attn.k_proj", kv_width, hidden),
-                      .v_proj = BindLinear(binder, layer + "self_attn.v_proj", kv_width, hidden),
-                      .o_proj = BindLinear(binder, layer + "self_attn.o_proj", hidden, q_width, Bias::kNo)},
+        .self_attn = {.q_proj = linear(layer + "self_attn.q_proj", q_width, hidden),
+                      .k_proj = linear(layer + "self_attn.k_proj", kv_width, hidden),
+                      .v_proj = linear(layer + "self_attn.v_proj", kv_width, hidden),
+                      .o_proj = linear(layer + "self_attn.o_proj", hidden, q_width, Bias::kNo)},
         .post_attention_layernorm = binder.Floats(layer + "post_attention_layernorm.weight", {hidden}),
-        .mlp = {.gate_proj = BindLinear(binder, layer + "mlp.gate_proj", intermediate, hidden, Bias::kNo),
-                .up_proj = BindLinear(binder, layer + "mlp.up_proj", intermediate, hidden, Bias::kNo),
-                .down_proj = BindLinear(binder, layer + "mlp.down_proj", hidden, intermediate, Bias::kNo)},
+        .mlp = {.gate_proj = linear(layer + "mlp.gate_proj", intermediate, hidden, Bias::kNo),
+                .up_proj = linear(layer + "mlp.up_proj", intermediate, hidden, Bias::kNo),
+                .down_proj = linear(layer + "mlp.down_proj", hidden, intermediate, Bias::kNo)},
     });
   }
   norm_ = binder.Floats("model.language_model.norm.weight", {hidden});

@@ -31,7 +31,7 @@ TextEncoderConfig ReadTextEncoderConfig(const WeightStore& store);
 
 class TextEncoder {
  public:
-  explicit TextEncoder(WeightStore store);
+  explicit TextEncoder(WeightStore store, Precision precision = Precision::kExact);
 
   const TextEncoderConfig& config() const { return config_; }
   const WeightStore& store() const { return store_; }
@@ -56,7 +56,7 @@ class TextEncoder {
     Tensor cos, sin;  // [tokens, head_dim / 2]
   };
 
-  void Bind();
+  void Bind(Precision precision);
   Rope MakeRope(int64_t tokens) const;
   Tensor EmbedTokens(const std::vector<int64_t>& input_ids) const;
   void RunSelfAttention(const SelfAttention& w, const Tensor& x, const Rope& rope, Tensor& out,

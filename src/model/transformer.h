@@ -4,6 +4,7 @@
 
 #include <array>
 #include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -40,7 +41,7 @@ struct TokenGrid {
 
 class Transformer {
  public:
-  explicit Transformer(WeightStore store, LoraSet loras = {});
+  explicit Transformer(WeightStore store, LoraSet loras = {}, Precision precision = Precision::kExact);
 
   const TransformerConfig& config() const { return config_; }
   const WeightStore& store() const { return store_; }
@@ -49,11 +50,17 @@ class Transformer {
   void ReleasePages() const;                                                           // see MappedFile
   void ThrowIfDamaged() const;                                                         // see WeightStore
 
-  // The velocity [1, grid.height · grid.width, patch² · out_channels] at `timestep`, which runs from 1
-  // (noise) to 0.
-  Tensor PredictVelocity(const Tensor& latents /*[1, image tokens, in_channels]*/,
-                         const Tensor& prompt_embeds /*[1, text tokens, joint_attention_dim]*/,
-                         float timestep, TokenGrid grid, const Compute& compute, const Tap& tap = {}) const;
+  // A prompt to predict for, and who listens.
+  struct Prompt {
+    const Tensor& embeds;  // [1, text tokens, joint_attention_dim]
+    Tap tap = {};
+  };
+  // For each prompt the velocity [1, grid.height · grid.width, patch² · out_channels] at `timestep`, which
+  // runs from 1 (noise) to 0. Several prompts go through each block one after the other, so that its weights
+  // are read once.
+  std::vector<Tensor> PredictVelocities(const Tensor& latents /*[1, image tokens, in_channels]*/,
+                                        std::span<const Prompt> prompts, float timestep, TokenGrid grid,
+                                        const Compute& compute) const;
 
  private:
   struct Mlp {
@@ -71,6 +78,7 @@ class Transformer {
   };
   struct Block {
     Stream img, txt;
+    bool can_fuse = false;  // all its products are in 8 bits, and no LoRA adds to them
   };
   struct RopeTable {
     Tensor cos, sin;  // [text + image tokens, head_dim / 2]
@@ -81,19 +89,32 @@ class Transformer {
     int64_t count = 0;
   };
   struct Scratch;
+  // What goes from block to block, for one prompt.
+  struct Sequence {
+    Tensor img, txt;  // hidden states [1, tokens, inner_dim]
+    RopeTable rope;
+    Tap tap;
+  };
 
-  void Bind();
-  Stream BindStream(WeightBinder& binder, const std::string& block, const StreamNames& names) const;
+  void Bind(Precision precision);
+  Stream BindStream(WeightBinder& binder, const std::string& block, const StreamNames& names,
+                    Precision precision) const;
   RopeTable MakeRope(int64_t text_tokens, TokenGrid grid) const;
   Tensor EmbedTimestep(float timestep, ThreadPool& pool, const Tap& tap) const;
+  Sequence Embed(const Tensor& latents, const Prompt& prompt, TokenGrid grid, ThreadPool& pool) const;
+  Tensor ProjectOut(Sequence& sequence, const Tensor& silu_temb, ThreadPool& pool) const;
+
+  void RunBlock(const Block& w, Sequence& sequence, Scratch& s, ThreadPool& pool, const Tap& tap) const;
   void ProjectQkv(const Stream& w, const Tensor& hidden_states, float* mod, Span span, const RopeTable& rope,
                   Scratch& s, ThreadPool& pool, const Tap& tap) const;
+  void Attend(int64_t tokens, Scratch& s, ThreadPool& pool, const Tap& tap) const;
   void FinishAttention(const Stream& w, Tensor& hidden_states, const float* mod, Span span, Scratch& s,
                        ThreadPool& pool, const Tap& tap) const;
   void RunMlp(const Stream& w, Tensor& hidden_states, float* mod, Scratch& s, ThreadPool& pool,
               const Tap& tap) const;
-  void RunBlock(const Block& w, Tensor& img, Tensor& txt, const Tensor& silu_temb, const RopeTable& rope,
-                Scratch& s, ThreadPool& pool, const Tap& tap) const;
+  // The same block with its steps fused; transformer_fused.cc.
+  static bool CanFuse(const Block& w);
+  void RunBlockFused(const Block& w, Sequence& sequence, Scratch& s, ThreadPool& pool) const;
 
   TransformerConfig config_;
   WeightStore store_;

@@ -38,31 +38,38 @@ void TapPicture(const Tap& tap, std::string_view name, Tensor& x, Frames frames 
   x = ChannelsLast(seen);
 }
 
+// Rows of what lies between the two convolutions of a residual block that are made at a time: some 32 MB,
+// whole blocks of tiles of the convolution.
+int64_t BandRows(int64_t floats_per_row) {
+  constexpr int64_t kBandFloats = 8 << 20, kWholeBlocks = 24;
+  return std::max<int64_t>(1, kBandFloats / floats_per_row / kWholeBlocks) * kWholeBlocks;
+}
+
 }  // namespace
 
-// One pass through encoder or decoder: every method is a module's forward.
+// One pass through encoder or decoder: every method is a module's forward. Steps are fused, and large
+// pictures go through a residual block in bands; what a tap wants to see on the way becomes a whole tensor
+// first, and the result has the same bits.
 class VaePass {
  public:
   explicit VaePass(const Compute& compute) : compute_(compute) {}
 
-  Tensor Conv(const Vae::Conv& w, const Tensor& x, int64_t stride, int64_t pad_before,
-              int64_t pad_after) const {
+  // 1 × 1, or 3 × 3 with stride 2.
+  Tensor Conv(const Vae::Conv& w, const Tensor& x, int64_t stride = 1, int64_t pad_after = 0) const {
     const Conv2dShape shape{.in_channels = w.in,
                             .out_channels = w.out,
                             .height = x.dim(0),
                             .width = x.dim(1),
                             .kernel = w.kernel,
                             .stride = stride,
-                            .pad_before = pad_before,
+                            .pad_before = 0,
                             .pad_after = pad_after};
     Tensor y({shape.out_height(), shape.out_width(), w.out});
     Conv2d(x.data(), shape, w.weight.data(), w.bias.data(), y.data(), compute_.pool);
     return y;
   }
 
-  Tensor SameConv(const Vae::Conv& w, const Tensor& x) const {
-    return Conv(w, x, 1, w.kernel / 2, w.kernel / 2);
-  }
+  Tensor SameConv(const Vae::Conv3x3& w, const Tensor& x) { return RunConv(w, ShapeOf(w, x), {x.data()}); }
 
   Tensor Norm(const std::vector<float>& gamma, const Tensor& x) const {
     Tensor y(x.shape());
@@ -70,30 +77,16 @@ class VaePass {
     return y;
   }
 
-  void SiluInPlace(Tensor& x) const { Silu(x.data(), x.size(), x.data(), compute_.pool); }
-
-  void Run(const Vae::ResidualBlock& w, Tensor& x, const Tap& tap) const {
-    compute_.cancel.ThrowIfCancelled();
+  void Run(const Vae::ResidualBlock& w, Tensor& x, const Tap& tap) {
     const Tap inside = tap.Under(".");
-    Tensor h;
     if (w.conv_shortcut) {
-      h = SameConv(*w.conv_shortcut, x);
-      TapPicture(inside, "conv_shortcut", h);
+      Tensor sum = Conv(*w.conv_shortcut, x);
+      TapPicture(inside, "conv_shortcut", sum);
+      AddResidual(w, x, sum, inside);
+      x = std::move(sum);
+    } else {
+      AddResidual(w, x, x, inside);
     }
-    Tensor y = Norm(w.norm1, x);
-    TapPicture(inside, "norm1", y);
-    SiluInPlace(y);
-    y = SameConv(w.conv1, y);
-    TapPicture(inside, "conv1", y);
-
-    y = Norm(w.norm2, y);
-    TapPicture(inside, "norm2", y);
-    SiluInPlace(y);
-    y = SameConv(w.conv2, y);
-    TapPicture(inside, "conv2", y);
-
-    Add(y.data(), w.conv_shortcut ? h.data() : x.data(), y.size(), y.data(), compute_.pool);
-    x = std::move(y);
     TapPicture(tap, "", x);
   }
 
@@ -103,7 +96,7 @@ class VaePass {
     const int64_t height = x.dim(0), width = x.dim(1), channels = x.dim(2), pixels = height * width;
     Tensor y = Norm(w.norm, x);
     TapPicture(inside, "norm", y, Frames::kNone);
-    Tensor qkv = SameConv(w.to_qkv, y);
+    Tensor qkv = Conv(w.to_qkv, y);
     TapPicture(inside, "to_qkv", qkv, Frames::kNone);
 
     Attention(qkv.data(), qkv.data() + channels, qkv.data() + 2 * channels,
@@ -116,34 +109,34 @@ class VaePass {
                .kv_stride = 3 * channels},
               y.data(), compute_.pool);
 
-    y = SameConv(w.proj, y);
+    y = Conv(w.proj, y);
     TapPicture(inside, "proj", y, Frames::kNone);
     Add(x.data(), y.data(), y.size(), x.data(), compute_.pool);
     TapPicture(tap, "", x);
   }
 
   void Run(const Vae::Downsample& w, Tensor& x, const Tap& tap) const {
-    x = Conv(w.conv, x, 2, 0, 1);
+    x = Conv(w.conv, x, 2, 1);
     TapPicture(tap, ".resample.1", x, Frames::kNone);
     TapPicture(tap, "", x);
   }
 
-  void Run(const Vae::Upsample& w, Tensor& x, const Tap& tap) const {
-    Tensor large({2 * x.dim(0), 2 * x.dim(1), x.dim(2)});
-    UpsampleNearest2x(x.data(), x.dim(0), x.dim(1), x.dim(2), large.data(), compute_.pool);
-    x = SameConv(w.conv, large);
+  void Run(const Vae::Upsample& w, Tensor& x, const Tap& tap) {
+    Conv3x3Shape shape = ShapeOf(w.conv, x);
+    shape.upsample = true;
+    x = RunConv(w.conv, shape, {x.data()});
     TapPicture(tap, ".resample.1", x, Frames::kNone);
     TapPicture(tap, "", x);
   }
 
-  void Run(const Vae::MidBlock& w, Tensor& x, const Tap& tap) const {
+  void Run(const Vae::MidBlock& w, Tensor& x, const Tap& tap) {
     Run(w.resnet0, x, tap.Under(".resnets.0"));
     Run(w.attention, x, tap.Under(".attentions.0"));
     Run(w.resnet1, x, tap.Under(".resnets.1"));
     TapPicture(tap, "", x);
   }
 
-  void Run(const Vae::UpBlock& w, Tensor& x, const Tap& tap) const {
+  void Run(const Vae::UpBlock& w, Tensor& x, const Tap& tap) {
     for (size_t i = 0; i < w.resnets.size(); ++i)
       Run(w.resnets[i], x, tap.Under(".resnets.", static_cast<int64_t>(i), ""));
     if (w.upsampler) Run(*w.upsampler, x, tap.Under(".upsamplers.0"));
@@ -151,17 +144,15 @@ class VaePass {
   }
 
   // norm_out, SiLU and conv_out: the end of both encoder and decoder.
-  Tensor Head(const std::vector<float>& norm_out, const Vae::Conv& conv_out, const Tensor& x,
-              const Tap& tap) const {
-    Tensor y = Norm(norm_out, x);
-    TapPicture(tap, "norm_out", y);
-    SiluInPlace(y);
-    y = SameConv(conv_out, y);
+  Tensor Head(const std::vector<float>& norm_out, const Vae::Conv3x3& conv_out, const Tensor& x,
+              const Tap& tap) {
+    Tensor seen;
+    Tensor y = RunConv(conv_out, ShapeOf(conv_out, x), Normed(norm_out, x, tap, "norm_out", seen));
     TapPicture(tap, "conv_out", y);
     return y;
   }
 
-  Tensor Encode(const Vae::Encoder& w, const Tensor& image, const Tap& tap) const {
+  Tensor Encode(const Vae::Encoder& w, const Tensor& image, const Tap& tap) {
     Tensor x = SameConv(w.conv_in, image);
     TapPicture(tap, "conv_in", x);
     for (size_t i = 0; i < w.down_blocks.size(); ++i) {
@@ -173,7 +164,7 @@ class VaePass {
     return Head(w.norm_out, w.conv_out, x, tap);
   }
 
-  Tensor Decode(const Vae::Decoder& w, const Tensor& latents, const Tap& tap) const {
+  Tensor Decode(const Vae::Decoder& w, const Tensor& latents, const Tap& tap) {
     Tensor x = SameConv(w.conv_in, latents);
     TapPicture(tap, "conv_in", x);
     Run(w.mid_block, x, tap.Under("mid_block"));
@@ -185,26 +176,103 @@ class VaePass {
   }
 
  private:
+  static Conv3x3Shape ShapeOf(const Vae::Conv3x3& w, const Tensor& x) {
+    return {.in_channels = w.in, .out_channels = w.out, .height = x.dim(0), .width = x.dim(1)};
+  }
+
+  Tensor RunConv(const Vae::Conv3x3& w, const Conv3x3Shape& shape, const Conv3x3Input& input) {
+    filter1_.Set(w.weight, w.in, shape.upsample, compute_.pool);
+    Tensor y({shape.out_height(), shape.out_width(), w.out});
+    Conv3x3(shape, filter1_, input, {.bias = w.bias.data(), .y = y.data(), .row_end = y.dim(0)},
+            compute_.pool);
+    return y;
+  }
+
+  // The input of a convolution of SiLU(norm(x)). The norm becomes a tensor, `seen`, only if a tap wants it.
+  Conv3x3Input Normed(const std::vector<float>& gamma, const Tensor& x, const Tap& tap, std::string_view name,
+                      Tensor& seen) const {
+    if (!tap.Wants(name)) return {.x = x.data(), .norm_gamma = gamma.data()};
+    seen = Norm(gamma, x);
+    TapPicture(tap, name, seen);
+    Silu(seen.data(), seen.size(), seen.data(), compute_.pool);
+    return {.x = seen.data()};
+  }
+
+  // sum += conv2(SiLU(norm2(conv1(SiLU(norm1(x)))))). `sum` may be `x`: conv1 is a tile ahead of conv2, so it
+  // has no more use for the rows that conv2 adds to.
+  void AddResidual(const Vae::ResidualBlock& w, const Tensor& x, Tensor& sum, const Tap& tap) {
+    constexpr int64_t kTile = 4;  // rows that conv1 is ahead: conv2 needs one of them
+    filter1_.Set(w.conv1.weight, w.conv1.in, false, compute_.pool);
+    filter2_.Set(w.conv2.weight, w.conv2.in, false, compute_.pool);
+    const bool seen = tap.Wants("norm1") || tap.Wants("conv1") || tap.Wants("norm2") || tap.Wants("conv2");
+    const int64_t height = x.dim(0), width = x.dim(1), line = width * w.conv1.out;
+    const int64_t band = seen ? height : BandRows(line);
+    Tensor seen_norm1;
+    const Conv3x3Input input1 = Normed(w.norm1, x, tap, "norm1", seen_norm1);
+    Tensor hidden = TakeMemory({std::min(height, band + kTile + 1), width, w.conv1.out});
+    int64_t first = 0, ready = 0;  // rows [first, ready) are in `hidden`
+    for (int64_t done = 0, next = 0; done < height; done = next) {
+      compute_.cancel.ThrowIfCancelled();
+      next = std::min(height, done + band);
+      const int64_t ahead = std::min(height, next + kTile);
+      Conv3x3(ShapeOf(w.conv1, x), filter1_, input1,
+              {w.conv1.bias.data(), nullptr, hidden.data(), first, ready, ahead}, compute_.pool);
+      TapPicture(tap, "conv1", hidden);
+
+      Tensor seen_norm2;
+      Conv3x3Input input2 = Normed(w.norm2, hidden, tap, "norm2", seen_norm2);
+      input2.first_row = first;
+      Tensor seen_conv2 = tap.Wants("conv2") ? Tensor(sum.shape()) : Tensor();
+      const bool apart = seen_conv2.size() > 0;
+      Conv3x3({w.conv2.in, w.conv2.out, height, width}, filter2_, input2,
+              {w.conv2.bias.data(), apart ? nullptr : sum.data(), apart ? seen_conv2.data() : sum.data(), 0,
+               done, next},
+              compute_.pool);
+      TapPicture(tap, "conv2", seen_conv2);
+      if (apart) Add(seen_conv2.data(), sum.data(), sum.size(), sum.data(), compute_.pool);
+
+      std::copy(hidden.row(0) + (next - 1 - first) * line, hidden.row(0) + (ahead - first) * line,
+                hidden.row(0));
+      first = next - 1;
+      ready = ahead;
+    }
+    memory_ = std::move(hidden);
+  }
+
+  // What the block before left behind, if it fits: fresh memory costs the system time to clear.
+  Tensor TakeMemory(const Shape& shape) {
+    Tensor taken = std::move(memory_);
+    memory_ = Tensor();
+    if (taken.size() != ElementCount(shape)) {
+      taken = Tensor();
+      taken = Tensor(shape);
+    }
+    taken.Reshape(shape);
+    return taken;
+  }
+
   const Compute& compute_;
+  Conv3x3Filter filter1_, filter2_;
+  Tensor memory_;
 };
 
 Tensor Vae::DecodeTile(const Tensor& latents, const Compute& compute, const Tap& tap) const {
-  const VaePass pass(compute);
-  Tensor z = pass.SameConv(post_quant_conv_, ChannelsLast(latents));
+  VaePass pass(compute);
+  Tensor z = pass.Conv(post_quant_conv_, ChannelsLast(latents));
   TapPicture(tap, "post_quant_conv", z);
   return ChannelsFirst(pass.Decode(decoder_, z, tap.Under("decoder.")), Frames::kNone);
 }
 
 Tensor Vae::EncodeTile(const Tensor& image, const Compute& compute, const Tap& tap) const {
-  const VaePass pass(compute);
-  Tensor moments =
-      pass.SameConv(quant_conv_, pass.Encode(encoder_, ChannelsLast(image), tap.Under("encoder.")));
+  VaePass pass(compute);
+  Tensor moments = pass.Conv(quant_conv_, pass.Encode(encoder_, ChannelsLast(image), tap.Under("encoder.")));
   TapPicture(tap, "quant_conv", moments);
   return ChannelsFirst(moments, Frames::kOne);
 }
 
 Tensor Vae::Decode(const Tensor& latents, const Compute& compute, const Tap& tap) const {
   Tensor image = DecodeTile(latents, compute, tap);
+  store_.ThrowIfDamaged();
   std::transform(image.data(), image.data() + image.size(), image.data(), [](float v) {
     return v < -1.0f ? -1.0f : v > 1.0f ? 1.0f : v;
   });  // NaN stays NaN
@@ -216,7 +284,9 @@ Tensor Vae::Encode(const Tensor& image, const Compute& compute, const Tap& tap) 
     Fail(ErrorKind::kUsage, "the VAE encodes pictures whose sides are multiples of {}, not {}x{}",
          config_.scale_factor(), image.dim(3), image.dim(2));
   }
-  return EncodeTile(image, compute, tap);
+  Tensor moments = EncodeTile(image, compute, tap);
+  store_.ThrowIfDamaged();
+  return moments;
 }
 
 }  // namespace qwen_image

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <variant>
@@ -63,9 +64,16 @@ class Vae {
     std::vector<float> weight;  // [out, kernel, kernel, in]
     std::vector<float> bias;    // [out]
   };
+  // 3 × 3 with stride 1: nearly all of the weights. They stay in the file until they are used.
+  struct Conv3x3 {
+    int64_t in = 0, out = 0;
+    WeightMatrix weight;                                  // [out, in · slices · 3 · 3]
+    std::vector<float> bias;                              // [out]
+    std::shared_ptr<const std::vector<float>> converted;  // what `weight` points to, if not into the file
+  };
   struct ResidualBlock {
     std::vector<float> norm1, norm2;  // gamma, [channels]
-    Conv conv1, conv2;
+    Conv3x3 conv1, conv2;
     std::optional<Conv> conv_shortcut;  // when the width changes
   };
   struct AttentionBlock {
@@ -76,7 +84,7 @@ class Vae {
     Conv conv;  // resample.1
   };
   struct Upsample {
-    Conv conv;  // resample.1
+    Conv3x3 conv;  // resample.1
   };
   struct MidBlock {
     ResidualBlock resnet0;
@@ -88,18 +96,18 @@ class Vae {
     std::optional<Upsample> upsampler;
   };
   struct Encoder {
-    Conv conv_in;
+    Conv3x3 conv_in;
     std::vector<std::variant<ResidualBlock, AttentionBlock, Downsample>> down_blocks;
     MidBlock mid_block;
     std::vector<float> norm_out;
-    Conv conv_out;
+    Conv3x3 conv_out;
   };
   struct Decoder {
-    Conv conv_in;
+    Conv3x3 conv_in;
     MidBlock mid_block;
     std::vector<UpBlock> up_blocks;
     std::vector<float> norm_out;
-    Conv conv_out;
+    Conv3x3 conv_out;
   };
   // Without clamping: the whole picture, or one tile of it.
   Tensor DecodeTile(const Tensor& latents, const Compute& compute, const Tap& tap) const;

@@ -116,6 +116,7 @@ Tensor Vae::DecodeTiled(const Tensor& latents, const VaeTiling& tiling, const Co
         return DecodeTile(tile, compute.ForPass(index, count), {});
       },
       image);
+  store_.ThrowIfDamaged();
   return image;
 }
 
@@ -129,6 +130,7 @@ Tensor Vae::EncodeTiled(const Tensor& image, const VaeTiling& tiling, const Comp
         return EncodeTile(tile, compute.ForPass(index, count), {});
       },
       moments);
+  store_.ThrowIfDamaged();
   return moments;
 }
 

@@ -80,7 +80,7 @@ VaeConfig ReadVaeConfig(const WeightStore& store) {
 // Takes the VAE's weights out of the store; each method is the table of one module.
 class VaeBinder {
  public:
-  VaeBinder(const VaeConfig& config, WeightStore& store) : config_(config), binder_(store) {}
+  VaeBinder(const VaeConfig& config, WeightStore& store) : config_(config), store_(store), binder_(store) {}
 
   // A causal 3-D convolution: of its temporal slices only the last one sees the single frame.
   Vae::Conv CausalConv(const std::string& name, int64_t out, int64_t in, int64_t kernel) {
@@ -89,6 +89,12 @@ class VaeBinder {
   Vae::Conv PlaneConv(const std::string& name, int64_t out, int64_t in, int64_t kernel) {
     return BindConv(name, {out, in, kernel, kernel}, 1);
   }
+  Vae::Conv3x3 CausalConv3x3(const std::string& name, int64_t out, int64_t in) {
+    return BindConv3x3(name, {out, in, 3, 3, 3});
+  }
+  Vae::Conv3x3 PlaneConv3x3(const std::string& name, int64_t out, int64_t in) {
+    return BindConv3x3(name, {out, in, 3, 3});
+  }
   std::vector<float> Gamma(const std::string& name, int64_t channels) {
     return binder_.Floats(name + ".gamma", {channels, 1, 1, 1});
   }
@@ -96,8 +102,8 @@ class VaeBinder {
   Vae::ResidualBlock ResidualBlock(const std::string& name, int64_t in, int64_t out) {
     Vae::ResidualBlock block{.norm1 = Gamma(name + ".norm1", in),
                              .norm2 = Gamma(name + ".norm2", out),
-                             .conv1 = CausalConv(name + ".conv1", out, in, 3),
-                             .conv2 = CausalConv(name + ".conv2", out, out, 3),
+                             .conv1 = CausalConv3x3(name + ".conv1", out, in),
+                             .conv2 = CausalConv3x3(name + ".conv2", out, out),
                              .conv_shortcut = {}};
     if (in != out) block.conv_shortcut = CausalConv(name + ".conv_shortcut", out, in, 1);
     return block;
@@ -118,7 +124,7 @@ class VaeBinder {
   Vae::Encoder Encoder() {
     const std::vector<int64_t>& mult = config_.dim_mult;
     Vae::Encoder encoder;
-    encoder.conv_in = CausalConv("encoder.conv_in", config_.base_dim, config_.input_channels, 3);
+    encoder.conv_in = CausalConv3x3("encoder.conv_in", config_.base_dim, config_.input_channels);
     int64_t width = config_.base_dim, index = 0;
     double scale = 1.0;
     const auto next_name = [&] { return fmt::format("encoder.down_blocks.{}", index++); };
@@ -137,7 +143,7 @@ class VaeBinder {
     }
     encoder.mid_block = MidBlock("encoder.mid_block", width);
     encoder.norm_out = Gamma("encoder.norm_out", width);
-    encoder.conv_out = CausalConv("encoder.conv_out", 2 * config_.z_dim, width, 3);
+    encoder.conv_out = CausalConv3x3("encoder.conv_out", 2 * config_.z_dim, width);
     return encoder;
   }
 
@@ -145,7 +151,7 @@ class VaeBinder {
     const std::vector<int64_t> mult(config_.dim_mult.rbegin(), config_.dim_mult.rend());
     int64_t width = config_.base_dim * mult.front();
     Vae::Decoder decoder;
-    decoder.conv_in = CausalConv("decoder.conv_in", width, config_.z_dim, 3);
+    decoder.conv_in = CausalConv3x3("decoder.conv_in", width, config_.z_dim);
     decoder.mid_block = MidBlock("decoder.mid_block", width);
     for (size_t level = 0; level < mult.size(); ++level) {
       const std::string name = fmt::format("decoder.up_blocks.{}", level);
@@ -156,13 +162,13 @@ class VaeBinder {
         width = out;
       }
       if (level + 1 < mult.size()) {
-        block.upsampler = Vae::Upsample{PlaneConv(name + ".upsamplers.0.resample.1", width / 2, width, 3)};
+        block.upsampler = Vae::Upsample{PlaneConv3x3(name + ".upsamplers.0.resample.1", width / 2, width)};
         width /= 2;
       }
       decoder.up_blocks.push_back(std::move(block));
     }
     decoder.norm_out = Gamma("decoder.norm_out", width);
-    decoder.conv_out = CausalConv("decoder.conv_out", config_.input_channels, width, 3);
+    decoder.conv_out = CausalConv3x3("decoder.conv_out", config_.input_channels, width);
     return decoder;
   }
 
@@ -190,7 +196,25 @@ class VaeBinder {
     return conv;
   }
 
+  // Leaves plain numbers in the file; whatever else there is becomes floats.
+  Vae::Conv3x3 BindConv3x3(const std::string& name, const Shape& shape) {
+    Vae::Conv3x3 conv{.in = shape[1],
+                      .out = shape[0],
+                      .weight = {},
+                      .bias = binder_.Floats(name + ".bias", {shape[0]}),
+                      .converted = {}};
+    const WeightTensor* stored = store_.Find(name + ".weight");
+    if (!stored || (!stored->quantized() && !stored->channels_last())) {
+      conv.weight = binder_.Matrix(name + ".weight", shape);
+      return conv;
+    }
+    conv.converted = std::make_shared<std::vector<float>>(binder_.Floats(name + ".weight", shape));
+    conv.weight = {conv.converted->data(), DType::kF32, conv.out, ElementCount(shape) / conv.out};
+    return conv;
+  }
+
   const VaeConfig& config_;
+  const WeightStore& store_;
   WeightBinder binder_;
 };
 

@@ -7,6 +7,7 @@
 #include "core/fail.h"
 #include "engine_hash.h"
 #include "files/digest.h"
+#include "kernels/int8/tile.h"
 #include "kernels/kernels.h"
 
 namespace qwen_image {
@@ -29,7 +30,8 @@ std::span<const std::byte> HeaderOf(const WeightFile& file) {
 }  // namespace
 
 std::string EngineIdentity() {
-  return fmt::format("{} {} {}", Version(), QWEN_IMAGE_ENGINE_HASH, InstructionSet());
+  return fmt::format("{} {} {} {}", Version(), QWEN_IMAGE_ENGINE_HASH, InstructionSet(),
+                     ChosenInt8Kernel().name);
 }
 
 std::string IdentityOf(const WeightFile& file) {
@@ -57,8 +59,9 @@ std::string IdentityOf(const WeightStore& store) {
 namespace {
 
 // A new setting of a model that changes its numbers (a precision, …) belongs into this line.
-std::string ComputedIdentity(const Pipeline::Impl&, const WeightStore& store) {
-  return Sha256(fmt::format("{} {}", EngineIdentity(), IdentityOf(store)));
+std::string ComputedIdentity(const Pipeline::Impl& model, const WeightStore& store) {
+  return Sha256(fmt::format("{} {} {}", EngineIdentity(),
+                            model.precision == Precision::kFast ? "fast" : "exact", IdentityOf(store)));
 }
 
 }  // namespace

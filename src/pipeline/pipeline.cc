@@ -7,10 +7,12 @@ namespace qwen_image {
 
 Pipeline::Impl::Impl(const ModelParts& parts, const ModelFiles& files, const PipelineOptions& options)
     : check_memory(options.check_memory),
+      precision(options.precision),
       scheduler(parts.scheduler.empty() ? OfficialScheduler() : ReadSchedulerConfig(parts.scheduler)),
       tokenizer(parts.tokenizer),
-      text_encoder(WeightStore(parts.text_encoder, Component::kTextEncoder)),
-      transformer(WeightStore(parts.transformer, Component::kTransformer), LoraSet(files.loras)),
+      text_encoder(WeightStore(parts.text_encoder, Component::kTextEncoder), options.precision),
+      transformer(WeightStore(parts.transformer, Component::kTransformer), LoraSet(files.loras),
+                  options.precision),
       vae(WeightStore(parts.vae, Component::kVae)),
       variant(RecognizeVariant(parts, transformer.config().zero_cond_t, files.variant)),
       defaults(DefaultsFor(parts, scheduler)),

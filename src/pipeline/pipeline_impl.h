@@ -19,6 +19,7 @@ struct Pipeline::Impl {
   Impl(const ModelParts& parts, const ModelFiles& files, const PipelineOptions& options);
 
   bool check_memory;
+  Precision precision;
   SchedulerConfig scheduler;
   Tokenizer tokenizer;
   TextEncoder text_encoder;

@@ -95,14 +95,12 @@ Tensor PredictNoise(const Pipeline::Impl& model, const Run& run, const Tensor& l
   const auto step_tap = [&](const char* suffix) {
     return run.tap ? run.tap.Under(fmt::format("transformer/step{:03}{}/", step, suffix)) : Tap();
   };
-  Tensor velocity = model.transformer.PredictVelocity(latents, prompt_embeds, timestep, run.settings.grid,
-                                                      run.PassFor(Which::kPositive), step_tap(""));
-  if (negative_embeds) {
-    const Tensor negative =
-        model.transformer.PredictVelocity(latents, *negative_embeds, timestep, run.settings.grid,
-                                          run.PassFor(Which::kNegative), step_tap(".neg"));
-    ApplyTrueCfg(negative, static_cast<float>(run.settings.cfg), velocity);
-  }
+  std::vector<Transformer::Prompt> prompts = {{prompt_embeds, step_tap("")}};
+  if (negative_embeds) prompts.push_back({*negative_embeds, step_tap(".neg")});
+  std::vector<Tensor> velocities =
+      model.transformer.PredictVelocities(latents, prompts, timestep, run.settings.grid, run.compute);
+  Tensor velocity = std::move(velocities.front());
+  if (negative_embeds) ApplyTrueCfg(velocities.back(), static_cast<float>(run.settings.cfg), velocity);
   model.transformer.ThrowIfDamaged();
   return velocity;
 }

@@ -41,7 +41,7 @@ class MlxQuantizedTensor {
   void Dequantize(int64_t first_group, int64_t groups, float* to /*[groups, group_size]*/) const {
     groups_.Dequantize(first_group, groups, to);
   }
-  void Unpack(int64_t group, uint8_t* to /*[group_size]*/) const { groups_.Unpack(group, to); }  // the q
+  void Unpack(int64_t group, uint8_t* to /*[group_size]*/) const { groups_.Unpack(group, 1, to); }  // the q
 
   // Tells the system that the pages of these groups are not needed for now (see MappedFile).
   void ReleasePages(int64_t first_group, int64_t groups) const;

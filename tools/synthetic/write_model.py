@@ -48,10 +48,10 @@ def transformer(layers):
     return tensors + linear("norm_out.linear", 2 * DIM, DIM) + linear("proj_out", CHANNELS, DIM)
 
 
-def text_encoder():
+def text_encoder(layers=TEXT_LAYERS):
     prefix = "model.language_model"
     tensors = [(f"{prefix}.embed_tokens.weight", (VOCABULARY, TEXT_DIM)), (f"{prefix}.norm.weight", (TEXT_DIM,))]
-    for layer in range(TEXT_LAYERS):
+    for layer in range(layers):
         here = f"{prefix}.layers.{layer}"
         tensors += [(f"{here}.{norm}.weight", (TEXT_DIM,)) for norm in ("input_layernorm", "post_attention_layernorm")]
         tensors += linear(f"{here}.self_attn.q_proj", TEXT_DIM, TEXT_DIM)

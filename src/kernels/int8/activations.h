@@ -1,0 +1,76 @@
+// Activations in 8 bits: x ≈ scale · a with |a| ≤ 127 and a scale for every group of a row.
+//
+// How good that is depends on the values: a group is as coarse as its largest one demands. The error of every
+// row is measured as it is quantized, in two ways (see QuantizationError). With weights that do not know of
+// it, a product's relative error is the row's. Rows above a limit get another 8 bits for what the first ones
+// left over (the fine plane), after which the error is about 127² times smaller. So a row is either good in 8
+// bits or as good as exact, whatever outliers it has; and that depends on no other row.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <functional>
+#include <vector>
+
+#include "core/threads.h"
+#include "kernels/int8/quantize.h"
+#include "kernels/int8/tile.h"
+
+namespace qwen_image {
+
+// The first is what a kernel may be off by. The second is looser, since groups differ in any row: it is there
+// for spikes, which take all bits from the 16 to 64 values around them.
+inline constexpr QuantizationError kInt8Limits = {.of_row = 1e-4, .of_typical = 1e-3};
+
+// Which rows get the fine plane.
+enum class Int8Fineness { kWhereNeeded, kEverywhere };
+
+// Gives row `row`, either where it lies or written to `buffer` (of the row's length): so that what computes
+// a row may be fused with its quantization.
+using RowSource = std::function<const float*(int64_t row, float* buffer)>;
+
+class Int8Activations {
+ public:
+  // `group`, which divides the depth, is 16, 32 or 64. Memory is kept for the next call.
+  void Quantize(int64_t rows, int64_t depth, int group, Int8Fineness fineness, const RowSource& source,
+                ThreadPool& pool);
+
+  int64_t rows() const { return rows_; }
+  int64_t depth() const { return depth_; }
+  int group() const { return group_; }
+  int tile_rows() const { return tile_rows_; }
+  int64_t tiles() const;
+  int64_t fine_rows() const;  // how many have the fine plane
+
+  // A tile's rows from the group `first_group` on.
+  Int8Rows Coarse(int64_t tile, int64_t first_group) const { return At(coarse_, tile, first_group); }
+
+  // Those rows of a tile that have a fine plane: its i-th row belongs to row rows[i] of the tile.
+  struct FineTile {
+    int64_t index = -1;  // among the fine plane's tiles
+    int count = 0;
+    std::array<uint8_t, kInt8MaxTileRows> rows = {};
+  };
+  const FineTile& fine_tile(int64_t tile) const { return fine_tiles_[static_cast<size_t>(tile)]; }
+  Int8Rows Fine(const FineTile& tile, int64_t first_group) const {
+    return At(fine_, tile.index, first_group);
+  }
+
+ private:
+  struct Plane {
+    std::vector<int8_t> a;            // [tiles][depth / 4][tile_rows][4]
+    std::vector<float> scales, sums;  // [tiles][groups][tile_rows]
+    void Resize(int64_t tiles, int64_t tile_rows, int64_t depth, int group);
+  };
+  Int8Rows At(const Plane& plane, int64_t tile, int64_t first_group) const;
+  Int8RowSlot Slot(Plane& plane, int64_t tile, int row) const;
+  void QuantizeTile(int64_t tile, Int8Fineness fineness, const RowSource& source);
+  void RefineTile(int64_t tile, const RowSource& source);
+
+  int64_t rows_ = 0, depth_ = 0;
+  int group_ = 0, tile_rows_ = 0;
+  Plane coarse_, fine_;
+  std::vector<FineTile> fine_tiles_;  // [tiles]
+};
+
+}  // namespace qwen_image

@@ -1,0 +1,204 @@
+#include "kernels/int8/matmul.h"
+
+#include <algorithm>
+#include <vector>
+
+#include "kernels/int8/weights.h"
+#include "kernels/tasks.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "kernels/int8/matmul.cc"
+#include "hwy/foreach_target.h"  // IWYU pragma: keep
+// Must follow foreach_target.h.
+#include "hwy/highway.h"
+#include "kernels/math-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace qwen_image {
+namespace HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
+
+// The end of a tile: bias, activation, gate and residual, for sums [rows][kInt8PanelCols] of which `cols`
+// columns are wanted. The same functions as in elementwise.cc, so that a fused product has the same bits as
+// one whose steps are taken one by one.
+void FinishTile(const Int8Product& product, const float* sums, int64_t row, int64_t rows, int64_t col,
+                int64_t cols) {
+  const hn::CappedTag<float, kInt8PanelCols> d;
+  constexpr int64_t kLanes = hn::MaxLanes(d);
+  const int64_t stride = product.w->rows;
+  for (int64_t r = 0; r < rows; ++r) {
+    float* const y = product.y + (row + r) * stride + col;
+    for (int64_t c = 0; c < cols; c += kLanes) {
+      const auto count = static_cast<size_t>(std::min(kLanes, cols - c));
+      const auto wanted = hn::FirstN(d, count);
+      const bool whole = count == kLanes;
+      const auto load = [&](const float* from)
+                            HWY_ATTR { return whole ? hn::LoadU(d, from) : hn::MaskedLoad(wanted, d, from); };
+      auto v = hn::Load(d, sums + r * kInt8PanelCols + c);
+      if (product.bias) v = hn::Add(load(product.bias + col + c), v);
+      if (product.gelu) v = GeluTanhOf(d, v);
+      if (product.gate) v = hn::MulAdd(load(product.gate + col + c), v, load(y + c));
+      if (whole) {
+        hn::StoreU(v, d, y + c);
+      } else {
+        hn::BlendedStore(v, wanted, d, y + c);
+      }
+    }
+  }
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace qwen_image
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace qwen_image {
+namespace {
+
+HWY_EXPORT(FinishTile);
+
+// A task multiplies kStripPanels panels with some rows. Panels of at most kStripBytes stay in L2 while the
+// rows pass by, each tile of which is read from L1 for all but the first panel.
+constexpr int64_t kStripPanels = 4;
+constexpr int64_t kStripCols = kStripPanels * kInt8PanelCols;
+constexpr int64_t kStripBytes = 192 * 1024;
+// Many tasks, so that all threads end together; but the panels are unpacked once for each of them.
+constexpr int64_t kTaskRows = 384;
+static_assert(kTaskRows % 12 == 0, "a multiple of every kernel's tile_rows");
+
+struct Task {
+  const Int8Product* product;
+  int64_t first_tile, tiles;
+  int64_t col, cols;
+};
+
+void AddTasks(const Int8Product& product, std::vector<Task>& tasks) {
+  const int64_t tiles = product.x->tiles();
+  const int64_t parts = CeilDiv(product.x->rows(), kTaskRows);
+  const int64_t part_tiles = CeilDiv(tiles, parts);
+  for (int64_t col = 0; col < product.w->rows; col += kStripCols) {
+    for (int64_t tile = 0; tile < tiles; tile += part_tiles) {
+      tasks.push_back({&product, tile, std::min(part_tiles, tiles - tile), col,
+                       std::min(kStripCols, product.w->rows - col)});
+    }
+  }
+}
+
+// Blocks of the depth, all of about the same length, so that a strip has at most kStripBytes.
+int64_t DepthBlock(const WeightMatrix& w, int planes) {
+  const int64_t most = std::min(kInt8MaxDepth, kStripBytes / (kStripCols * planes));
+  const int64_t blocks = CeilDiv(w.cols, most);
+  return RoundUp(CeilDiv(w.cols, blocks), Int8DepthUnit(w));
+}
+
+class TaskRun {
+ public:
+  explicit TaskRun(const Task& task)
+      : task_(task),
+        product_(*task.product),
+        x_(*product_.x),
+        w_(*product_.w),
+        kernel_(ChosenInt8Kernel()),
+        planes_(Int8PlanesOf(w_, kernel_)),
+        block_(DepthBlock(w_, planes_)) {
+    const int64_t groups = block_ / x_.group();
+    panel_bytes_ = block_ * kInt8PanelCols;
+    const int64_t q_floats = planes_ * panel_bytes_ / 4, scale_floats = groups * kInt8PanelCols;
+    const int64_t panel_floats = q_floats + 2 * scale_floats;
+    const int64_t tile_floats = x_.tile_rows() * kInt8PanelCols;
+    partial_stride_ = tile_floats;
+    const bool one_block = block_ >= w_.cols;
+    const int64_t partial_floats = (one_block ? 1 : kStripPanels * task.tiles) * tile_floats;
+    float* next =
+        ThreadScratch(kStripPanels * panel_floats + panel_bytes_ / 4 + partial_floats + tile_floats);
+    for (Int8PanelBuffer& panel : panels_) {
+      panel = {reinterpret_cast<uint8_t*>(next), next + q_floats, next + q_floats + scale_floats,
+               panel_bytes_};
+      next += panel_floats;
+    }
+    unpacked_ = reinterpret_cast<uint8_t*>(next);
+    next += panel_bytes_ / 4;
+    fine_sums_ = next;
+    partial_ = next + tile_floats;
+  }
+
+  void Run() {
+    for (int64_t first = 0; first < w_.cols; first += block_) {
+      MultiplyBlock(first, std::min(block_, w_.cols - first));
+    }
+  }
+
+ private:
+  void MultiplyBlock(int64_t first, int64_t depth) {
+    const int64_t panels = CeilDiv(task_.cols, kInt8PanelCols);
+    for (int64_t p = 0; p < panels; ++p) {
+      UnpackInt8Panel(w_, task_.col + p * kInt8PanelCols, PanelCols(p), first, depth, kernel_, unpacked_,
+                      panels_[p]);
+    }
+    for (int64_t t = 0; t < task_.tiles; ++t) {
+      for (int64_t p = 0; p < panels; ++p) MultiplyTile(t, p, first, depth);
+    }
+  }
+
+  void MultiplyTile(int64_t t, int64_t p, int64_t first, int64_t depth) {
+    const int64_t tile = task_.first_tile + t, group = x_.group();
+    const int64_t row = tile * x_.tile_rows();
+    const int rows = static_cast<int>(std::min<int64_t>(x_.tile_rows(), x_.rows() - row));
+    float* const sums = block_ >= w_.cols ? partial_ : partial_ + (t * kStripPanels + p) * partial_stride_;
+    const Int8Panel panel = panels_[p].panel();
+    kernel_.multiply(x_.Coarse(tile, first / group), panel, depth / group, static_cast<int>(group), planes_,
+                     rows,
+                     /*add=*/first > 0, sums);
+    const Int8Activations::FineTile& fine = x_.fine_tile(tile);
+    if (fine.count > 0) {
+      kernel_.multiply(x_.Fine(fine, first / group), panel, depth / group, static_cast<int>(group), planes_,
+                       fine.count, /*add=*/false, fine_sums_);
+      AddFine(fine, sums);
+    }
+    if (first + depth == w_.cols) {
+      HWY_DYNAMIC_DISPATCH(FinishTile)
+      (product_, sums, row, rows, task_.col + p * kInt8PanelCols, PanelCols(p));
+    }
+  }
+
+  void AddFine(const Int8Activations::FineTile& fine, float* sums) const {
+    for (int i = 0; i < fine.count; ++i) {
+      float* const to = sums + fine.rows[static_cast<size_t>(i)] * kInt8PanelCols;
+      for (int c = 0; c < kInt8PanelCols; ++c) to[c] += fine_sums_[i * kInt8PanelCols + c];
+    }
+  }
+
+  int64_t PanelCols(int64_t p) const {
+    return std::min<int64_t>(kInt8PanelCols, task_.cols - p * kInt8PanelCols);
+  }
+
+  const Task& task_;
+  const Int8Product& product_;
+  const Int8Activations& x_;
+  const WeightMatrix& w_;
+  const Int8Kernel& kernel_;
+  const int planes_;
+  const int64_t block_;  // of the depth
+  int64_t panel_bytes_;
+  int64_t partial_stride_;
+  Int8PanelBuffer panels_[kStripPanels];
+  uint8_t* unpacked_;  // rows of one panel
+  float* fine_sums_;   // [tile_rows][kInt8PanelCols]
+  float* partial_;     // sums of all tiles between blocks of the depth; of one tile if there is one block
+};
+
+}  // namespace
+
+void Int8MatMul(std::span<const Int8Product> products, ThreadPool& pool) {
+  std::vector<Task> tasks;
+  int64_t multiplications = 0;
+  for (const Int8Product& product : products) {
+    AddTasks(product, tasks);
+    multiplications += product.x->rows() * product.w->rows * product.w->cols;
+  }
+  ForTasks(static_cast<int64_t>(tasks.size()), multiplications, pool,
+           [&](int64_t i) { TaskRun(tasks[static_cast<size_t>(i)]).Run(); });
+}
+
+}  // namespace qwen_image
+#endif

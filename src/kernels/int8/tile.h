@@ -1,0 +1,67 @@
+// The innermost part of a product of 8-bit activations and weights of up to 8 bits: the one piece that is
+// written anew for each instruction set, since Highway 1.0 has no 8-bit dot products. Everything around it
+// (packing, tasks, the epilogue) is shared.
+//
+// Weights are w = scale · q + bias with q unsigned and a scale and a bias for each group; activations are
+// x = scale · a with a signed. So over a group  Σ w·x = w.scale · x.scale · Σ q·a + w.bias · x.scale · Σ a,
+// where Σ q·a is a sum of integers and x.scale · Σ a is known before.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+namespace qwen_image {
+
+inline constexpr int kInt8PanelCols = 16;  // outputs of a panel, i.e. rows of the weight matrix
+inline constexpr int kInt8MaxTileRows = 12;
+
+// kInt8PanelCols rows of the weight matrix over `groups` groups. Integers stand in fours of neighbouring
+// depth, as all dot product instructions want them. Aligned to 64 bytes.
+struct Int8Panel {
+  const uint8_t* q;     // [planes][depth / 4][kInt8PanelCols][4]
+  const float* scales;  // [groups][kInt8PanelCols]
+  const float* biases;  // [groups][kInt8PanelCols]
+  int64_t plane_bytes;  // from one plane to the next
+};
+
+// Rows of activations over the same groups.
+struct Int8Rows {
+  const int8_t* a;      // [depth / 4][tile_rows][4]
+  const float* scales;  // [groups][tile_rows]
+  const float* sums;    // [groups][tile_rows]: scale · Σ a
+};
+
+// How the integers of a panel are stored.
+enum class Int8Weights {
+  kUnsigned,  // 0…255, one plane
+  kNibbles,   // 0…15; above 4 bits in two planes, the low four bits and the high ones
+  kSigned,    // −128…127, one plane: 8-bit ones are shifted by 128, which the biases make up for
+};
+
+struct Int8Kernel {
+  const char* name;
+  Int8Weights weights;
+  int tile_rows;
+  // sums[r][c] (+)= row r · column c for `rows` ≤ tile_rows rows. `group` is 16, 32 or 64; `planes` is 2 for
+  // the two planes of kNibbles, else 1; `add`: start from what is in `sums`. The sum over groups is taken one
+  // after the other in single precision, so a row's result does not depend on the rows beside it, nor on how
+  // the depth is cut.
+  void (*multiply)(const Int8Rows& x, const Int8Panel& w, int64_t groups, int group, int planes, int rows,
+                   bool add, float* sums /*[rows][kInt8PanelCols], aligned to 64 bytes*/);
+};
+
+// Those that were compiled and that this machine can run, the fastest first; the last is plain C++.
+std::span<const Int8Kernel* const> Int8Kernels();
+
+// The one in use: the first of Int8Kernels() unless a test says otherwise.
+const Int8Kernel& ChosenInt8Kernel();
+void ChooseInt8KernelForTest(const Int8Kernel* kernel);  // null: back to the first
+
+extern const Int8Kernel kInt8Portable;
+#if defined(__x86_64__)
+extern const Int8Kernel kInt8Avx2, kInt8AvxVnni, kInt8Avx512Vnni, kInt8Avx512Vnni256;
+#elif defined(__aarch64__)
+extern const Int8Kernel kInt8NeonDot, kInt8NeonI8mm;
+#endif
+
+}  // namespace qwen_image

@@ -1,0 +1,57 @@
+// A tile on registers of 256 bits with dot products, for the instruction set that QWEN_IMAGE_TARGET and
+// QWEN_IMAGE_DOT name. Included once for each, inside a namespace of its own.
+
+// Twelve sums of integers, two registers of weights and one of activations; the sums of floats stay in
+// memory.
+constexpr int kRows = 6;
+
+template <int kCount>
+QWEN_IMAGE_TARGET void Multiply(const Int8Rows& x, const Int8Panel& w, int64_t groups, int group, bool add,
+                                float* sums) {
+  const int8_t* a = x.a;
+  const uint8_t* q = w.q;
+  if (!add) {
+    for (int i = 0; i < kCount * kInt8PanelCols; i += 8) _mm256_store_ps(sums + i, _mm256_setzero_ps());
+  }
+  for (int64_t g = 0; g < groups; ++g) {
+    __m256i dot[kCount][2];
+#pragma GCC unroll 6
+    for (int r = 0; r < kCount; ++r) dot[r][0] = dot[r][1] = _mm256_setzero_si256();
+    for (int k = 0; k < group; k += 4) {
+      const __m256i w0 = _mm256_load_si256(reinterpret_cast<const __m256i*>(q));
+      const __m256i w1 = _mm256_load_si256(reinterpret_cast<const __m256i*>(q + 32));
+#pragma GCC unroll 6
+      for (int r = 0; r < kCount; ++r) {
+        int32_t four;
+        __builtin_memcpy(&four, a + 4 * r, sizeof(four));
+        const __m256i activations = _mm256_set1_epi32(four);
+        dot[r][0] = QWEN_IMAGE_DOT(dot[r][0], w0, activations);
+        dot[r][1] = QWEN_IMAGE_DOT(dot[r][1], w1, activations);
+      }
+      q += 64;
+      a += 4 * kRows;
+    }
+#pragma GCC unroll 2
+    for (int half = 0; half < 2; ++half) {
+      const __m256 scale = _mm256_load_ps(w.scales + g * kInt8PanelCols + 8 * half);
+      const __m256 bias = _mm256_load_ps(w.biases + g * kInt8PanelCols + 8 * half);
+#pragma GCC unroll 6
+      for (int r = 0; r < kCount; ++r) {
+        float* const to = sums + r * kInt8PanelCols + 8 * half;
+        const __m256 both = _mm256_mul_ps(scale, _mm256_broadcast_ss(x.scales + g * kRows + r));
+        __m256 sum = _mm256_fmadd_ps(_mm256_cvtepi32_ps(dot[r][half]), both, _mm256_load_ps(to));
+        sum = _mm256_fmadd_ps(bias, _mm256_broadcast_ss(x.sums + g * kRows + r), sum);
+        _mm256_store_ps(to, sum);
+      }
+    }
+  }
+}
+
+template <int kCount = kRows>
+void MultiplyRows(const Int8Rows& x, const Int8Panel& w, int64_t groups, int group, int planes, int rows,
+                  bool add, float* sums) {
+  if constexpr (kCount > 1) {
+    if (rows < kCount) return MultiplyRows<kCount - 1>(x, w, groups, group, planes, rows, add, sums);
+  }
+  Multiply<kCount>(x, w, groups, group, add, sums);
+}

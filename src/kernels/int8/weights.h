@@ -1,0 +1,38 @@
+// Weights as products with 8-bit activations want them: panels of integers with scales and biases, unpacked
+// from where the matrix lies, whatever its format.
+#pragma once
+
+#include "kernels/int8/tile.h"
+#include "kernels/weight_matrix.h"
+
+namespace qwen_image {
+
+// The group of activations that a matrix is multiplied with: 16, 32 or 64; 0: its values are not integers
+// with scales, it cannot be multiplied here.
+int Int8GroupOf(const WeightMatrix& w);
+
+// The planes that its panels have with this kernel: 1 or 2.
+int Int8PlanesOf(const WeightMatrix& w, const Int8Kernel& kernel);
+
+// Memory of one panel of `depth`, which is a multiple of the group.
+struct Int8PanelBuffer {
+  uint8_t* q;     // [planes][depth / 4][kInt8PanelCols][4]
+  float* scales;  // [depth / group][kInt8PanelCols]
+  float* biases;  // the same
+  int64_t plane_bytes;
+
+  Int8Panel panel() const { return {q, scales, biases, plane_bytes}; }
+};
+
+// A panel starts and ends at multiples of this.
+int64_t Int8DepthUnit(const WeightMatrix& w);
+
+inline constexpr int64_t kInt8MaxDepth = 4096;  // of a panel
+
+// Values [first, first + depth) of `cols` (at most kInt8PanelCols) rows from `row` on. Columns beyond `cols`
+// repeat the last one.
+void UnpackInt8Panel(const WeightMatrix& w, int64_t row, int64_t cols, int64_t first, int64_t depth,
+                     const Int8Kernel& kernel, uint8_t* scratch /*[kInt8PanelCols, depth]*/,
+                     const Int8PanelBuffer& to);
+
+}  // namespace qwen_image

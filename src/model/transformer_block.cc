@@ -1,0 +1,175 @@
+// One block of the transformer, step by step: every intermediate tensor can be seen and replaced.
+#include "model/transformer_impl.h"
+
+namespace qwen_image {
+namespace {
+
+// What the attention itself never holds in memory; computed beside it, and only for listeners who ask.
+void ShowAttention(const Tensor& query, const Tensor& key, const AttentionShape& shape, ThreadPool& pool,
+                   const Tap& tap) {
+  constexpr int64_t kSampledQueries = 64;  // enough for a mean over a head
+  if (tap.Wants(":attn_weights")) {
+    Tensor weights({1, shape.heads, shape.queries, shape.keys});
+    AttentionWeights(query.data(), key.data(), shape, weights.data(), pool);
+    tap(":attn_weights", weights);
+  }
+  if (tap.Wants(":attn_entropy")) {
+    Tensor entropy({1, shape.heads});
+    AttentionEntropy(query.data(), key.data(), shape, kSampledQueries, entropy.data(), pool);
+    tap(":attn_entropy", entropy);
+  }
+}
+
+}  // namespace
+
+const Transformer::StreamNames Transformer::StreamNames::kImg = {
+    .mod = ".img_mod.1",
+    .norm1 = ".img_norm1",
+    .modulated1 = ":img_modulated1",
+    .gate1 = ":img_gate1",
+    .to_q = ".attn.to_q",
+    .to_k = ".attn.to_k",
+    .to_v = ".attn.to_v",
+    .norm_q = ".attn.norm_q",
+    .norm_k = ".attn.norm_k",
+    .query_rope = ":img_query_rope",
+    .key_rope = ":img_key_rope",
+    .to_out = ".attn.to_out.0",
+    .attn_residual = ":img_attn_residual",
+    .norm2 = ".img_norm2",
+    .modulated2 = ":img_modulated2",
+    .gate2 = ":img_gate2",
+    .mlp = ".img_mlp",
+    .mlp_proj = ".img_mlp.net.0.proj",
+    .mlp_gelu = ".img_mlp.net.0",
+    .mlp_out = ".img_mlp.net.2",
+    .stream = ":img",
+};
+
+const Transformer::StreamNames Transformer::StreamNames::kTxt = {
+    .mod = ".txt_mod.1",
+    .norm1 = ".txt_norm1",
+    .modulated1 = ":txt_modulated1",
+    .gate1 = ":txt_gate1",
+    .to_q = ".attn.add_q_proj",
+    .to_k = ".attn.add_k_proj",
+    .to_v = ".attn.add_v_proj",
+    .norm_q = ".attn.norm_added_q",
+    .norm_k = ".attn.norm_added_k",
+    .query_rope = ":txt_query_rope",
+    .key_rope = ":txt_key_rope",
+    .to_out = ".attn.to_add_out",
+    .attn_residual = ":txt_attn_residual",
+    .norm2 = ".txt_norm2",
+    .modulated2 = ":txt_modulated2",
+    .gate2 = ":txt_gate2",
+    .mlp = ".txt_mlp",
+    .mlp_proj = ".txt_mlp.net.0.proj",
+    .mlp_gelu = ".txt_mlp.net.0",
+    .mlp_out = ".txt_mlp.net.2",
+    .stream = ":txt",
+};
+
+// norm1, modulation, q/k/v with their norms and RoPE, into this stream's rows of the joint sequence.
+void Transformer::ProjectQkv(const Stream& w, const Tensor& hidden_states, float* mod, Span span,
+                             const RopeTable& rope, Scratch& s, ThreadPool& pool, const Tap& tap) const {
+  const int64_t dim = config_.inner_dim(), heads = config_.num_attention_heads,
+                head_dim = config_.attention_head_dim;
+  const StreamNames& names = *w.names;
+  float *shift = mod, *scale = mod + dim, *gate = mod + 2 * dim;
+  const Shape flat = {1, span.count, dim}, split = {1, span.count, heads, head_dim};
+  float *q = s.query.row(span.begin), *k = s.key.row(span.begin), *v = s.value.row(span.begin);
+  float* x = s.modulated.data();
+
+  LayerNorm(hidden_states.data(), span.count, dim, kTransformerEps, x, pool);
+  tap(names.norm1, x, flat);
+  Modulate(x, span.count, dim, scale, shift, x, pool);
+  tap(names.modulated1, x, flat);
+  tap(names.gate1, gate, {1, dim});
+
+  w.to_q(x, span.count, q, pool);
+  tap(names.to_q, q, flat);
+  w.to_k(x, span.count, k, pool);
+  tap(names.to_k, k, flat);
+  w.to_v(x, span.count, v, pool);
+  tap(names.to_v, v, flat);
+
+  RmsNorm(q, span.count * heads, head_dim, w.norm_q.data(), kTransformerEps, q, pool);
+  tap(names.norm_q, q, split);
+  RmsNorm(k, span.count * heads, head_dim, w.norm_k.data(), kTransformerEps, k, pool);
+  tap(names.norm_k, k, split);
+
+  const float *cos = rope.cos.row(span.begin), *sin = rope.sin.row(span.begin);
+  RopeInterleaved(q, span.count, heads, head_dim, cos, sin, pool);
+  tap(names.query_rope, q, split);
+  RopeInterleaved(k, span.count, heads, head_dim, cos, sin, pool);
+  tap(names.key_rope, k, split);
+}
+
+// Output projection and gated residual of this stream's rows of the joint attention.
+void Transformer::FinishAttention(const Stream& w, Tensor& hidden_states, const float* mod, Span span,
+                                  Scratch& s, ThreadPool& pool, const Tap& tap) const {
+  const int64_t dim = config_.inner_dim();
+  const StreamNames& names = *w.names;
+  const float* gate = mod + 2 * dim;
+  w.to_out(s.attn_output.row(span.begin), span.count, s.branch.data(), pool);
+  tap(names.to_out, s.branch.data(), {1, span.count, dim});
+  AddGated(s.branch.data(), span.count, dim, gate, hidden_states.data(), pool);
+  tap(names.attn_residual, hidden_states);
+}
+
+// norm2, modulation, MLP, gated residual.
+void Transformer::RunMlp(const Stream& w, Tensor& hidden_states, float* mod, Scratch& s, ThreadPool& pool,
+                         const Tap& tap) const {
+  const int64_t dim = config_.inner_dim(), tokens = hidden_states.dim(1);
+  const StreamNames& names = *w.names;
+  float *shift = mod + 3 * dim, *scale = mod + 4 * dim, *gate = mod + 5 * dim;
+  const Shape flat = {1, tokens, dim}, wide = {1, tokens, 4 * dim};
+  float* x = s.modulated.data();
+
+  LayerNorm(hidden_states.data(), tokens, dim, kTransformerEps, x, pool);
+  tap(names.norm2, x, flat);
+  Modulate(x, tokens, dim, scale, shift, x, pool);
+  tap(names.modulated2, x, flat);
+  tap(names.gate2, gate, {1, dim});
+
+  w.mlp.proj(x, tokens, s.mlp_hidden.data(), pool);
+  tap(names.mlp_proj, s.mlp_hidden.data(), wide);
+  GeluTanh(s.mlp_hidden.data(), tokens * 4 * dim, s.mlp_hidden.data(), pool);
+  tap(names.mlp_gelu, s.mlp_hidden.data(), wide);
+  w.mlp.out(s.mlp_hidden.data(), tokens, s.branch.data(), pool);
+  tap(names.mlp_out, s.branch.data(), flat);
+  tap(names.mlp, s.branch.data(), flat);
+  AddGated(s.branch.data(), tokens, dim, gate, hidden_states.data(), pool);
+  tap(names.stream, hidden_states);
+}
+
+void Transformer::Attend(int64_t tokens, Scratch& s, ThreadPool& pool, const Tap& tap) const {
+  const AttentionShape shape = {.queries = tokens,
+                                .keys = tokens,
+                                .heads = config_.num_attention_heads,
+                                .kv_heads = config_.num_attention_heads,
+                                .head_dim = config_.attention_head_dim,
+                                .q_stride = config_.inner_dim(),
+                                .kv_stride = config_.inner_dim()};
+  ShowAttention(s.query, s.key, shape, pool, tap);
+  Attention(s.query.data(), s.key.data(), s.value.data(), shape, s.attn_output.data(), pool);
+  tap(":attn_output", s.attn_output.data(), {1, tokens, config_.inner_dim()});
+}
+
+void Transformer::RunBlock(const Block& w, Sequence& sequence, Scratch& s, ThreadPool& pool,
+                           const Tap& tap) const {
+  Tensor &img = sequence.img, &txt = sequence.txt;
+  const Span txt_span = {0, txt.dim(1)}, img_span = {txt.dim(1), img.dim(1)};
+  tap(w.img.names->mod, s.img_mod);
+  tap(w.txt.names->mod, s.txt_mod);
+  ProjectQkv(w.img, img, s.img_mod.data(), img_span, sequence.rope, s, pool, tap);
+  ProjectQkv(w.txt, txt, s.txt_mod.data(), txt_span, sequence.rope, s, pool, tap);
+  Attend(txt_span.count + img_span.count, s, pool, tap);
+  FinishAttention(w.img, img, s.img_mod.data(), img_span, s, pool, tap);
+  FinishAttention(w.txt, txt, s.txt_mod.data(), txt_span, s, pool, tap);
+  RunMlp(w.img, img, s.img_mod.data(), s, pool, tap);
+  RunMlp(w.txt, txt, s.txt_mod.data(), s, pool, tap);
+}
+
+}  // namespace qwen_image

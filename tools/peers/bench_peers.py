@@ -1,0 +1,181 @@
+"""This engine against its peers on the same full-size synthetic weights: `./run bench --peers`.
+
+Every run is kept in build/peers/measurements.json, and a measurement that was interrupted goes on where it was;
+docs/benchmarks.md and its plots are written from that file.
+"""
+
+import argparse
+import fcntl
+import os
+import sys
+import time
+import traceback
+from pathlib import Path
+
+import lines as what
+import machine
+import report
+from engine import Engine
+from measurements import Measurements
+from models import PROJECT, Models
+from process import ProgramFailed
+from progress import say
+from sdcpp_peer import StableDiffusion
+
+
+def parse_arguments():
+    parser = argparse.ArgumentParser(
+        prog="./run bench --peers", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--only", action="append", metavar="NAME", help="one line; may be given several times")
+    parser.add_argument("--list", action="store_true", help="the names of the lines, and how long they take")
+    parser.add_argument("--report", action="store_true", help="only write the documents from what was measured")
+    parser.add_argument(
+        "--repeat", type=int, metavar="N", help="runs of each contestant (default: the line's own, 5 to 1)"
+    )
+    parser.add_argument("--fresh", action="store_true", help="measure everything (or what --only names) anew")
+    parser.add_argument("--synthetic", type=Path, metavar="DIR", help="the 20 B model, if it was written elsewhere")
+    parser.add_argument("--work", type=Path, default=PROJECT / "build" / "peers", help=argparse.SUPPRESS)
+    parser.add_argument("--docs", type=Path, default=PROJECT / "docs", help=argparse.SUPPRESS)
+    parser.add_argument(
+        "--engine", type=Path, default=PROJECT / "build" / "release" / "qwen-image", help=argparse.SUPPRESS
+    )
+    parser.add_argument("--programs", type=Path, default=PROJECT / "build" / "bench" / "bench", help=argparse.SUPPRESS)
+    sd = PROJECT / "build" / "sdcpp" / "native" / "bin" / "sd-cli"
+    parser.add_argument("--sd", type=Path, default=sd, help=argparse.SUPPRESS)
+    return parser.parse_args()
+
+
+def lock(work):
+    """Two measurements at once would disturb each other, and overwrite each other's figures."""
+    file = open(work / "lock", "w", encoding="utf-8")
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise SystemExit("another ./run bench --peers is measuring") from None
+    return file  # locked until it is closed, at the end
+
+
+def in_child(work):
+    """A program's peak memory, as the system reports it, is never below what its parent had used when it was started.
+    So gigabytes are written by a process of their own, and this one stays small."""
+    child = os.fork()
+    if child == 0:
+        try:
+            work()
+        except ProgramFailed as error:
+            say(f"some weights cannot be written: {error}")  # the lines that need them will say so
+        except BaseException:
+            traceback.print_exc()
+            os._exit(1)
+        os._exit(0)
+    if os.waitpid(child, 0)[1]:
+        raise SystemExit("the weights cannot be written")
+
+
+def make_bench(args, threads):
+    models = Models(args.work / "models", args.synthetic)
+    engine = Engine(args.engine, models, threads, args.work)
+    sd = StableDiffusion(args.sd, models, threads, args.work / "sd.png") if args.sd.exists() else None
+    return what.Bench(args.work, threads, models, engine, sd, args.programs)
+
+
+def chosen_lines(lines, only):
+    unknown = set(only or ()) - {line.name for line in lines}
+    if unknown:
+        raise SystemExit(f"no such line: {', '.join(unknown)}; known are {', '.join(line.name for line in lines)}")
+    return [line for line in lines if not only or line.name in only]
+
+
+def runs_of(contestant, repeats):
+    """One of each variant, and the rest of the fastest's."""
+    return len(contestant.variants) - 1 + repeats
+
+
+def seconds_of(line, repeat):
+    repeats = repeat or line.repeats
+    return sum(contestant.seconds * runs_of(contestant, repeats) for contestant in line.contestants)
+
+
+def estimate(lines, repeat):
+    for line in lines:
+        say(f"  {line.name:<12} {seconds_of(line, repeat) / 60:5.1f} min  {line.title}")
+    total = sum(seconds_of(line, repeat) for line in lines)
+    say(f"about {total / 60:.0f} minutes in all; writing weights and building programs takes some 25 more, once")
+
+
+def measure_once(line, contestant, variant, measurements):
+    name = " ".join(filter(None, (line.name, contestant.who, variant.name)))
+    say(f"{name} … (about {contestant.seconds:.0f} s)")
+    start = time.monotonic()
+    try:
+        measured = variant.measure()
+    except (ProgramFailed, OSError) as error:
+        measurements.add_failure(line.name, contestant.who, variant.name, str(error)[:2000])
+        say(f"{name}: FAILED: {error}")
+        return
+    measurements.add(line.name, contestant.who, variant.name, measured)
+    figures = ", ".join(f"{key} {report.human(key, value)}" for key, value in measured.figures.items())
+    disturbed = (
+        f"; DISTURBED by {measured.conditions['foreign_cores']} cores of others' work"
+        if machine.is_disturbed(measured.conditions)
+        else ""
+    )
+    say(f"{name}: {figures} (after {time.monotonic() - start:.0f} s, load {measured.conditions['load'][0]}{disturbed})")
+
+
+def measure_line(line, repeats, measurements):
+    """Every variant once, then the contestants in turn until each has its number of runs."""
+    say(f"{line.name}: {line.title}")
+    for contestant in line.contestants:
+        for variant in contestant.variants:
+            if not measurements.of(line.name, contestant.who, variant.name):
+                measure_once(line, contestant, variant, measurements)
+    for repeat in range(1, repeats):
+        for contestant in line.contestants:
+            choices = contestant.choices or [variant.name for variant in contestant.variants]
+            fastest = measurements.fastest(line.name, contestant.who, line.figure, choices)
+            for variant in contestant.variants:
+                if variant.name == fastest and len(measurements.of(line.name, contestant.who, fastest)) <= repeat:
+                    measure_once(line, contestant, variant, measurements)
+
+
+def measure(args, measurements):
+    bench = make_bench(args, threads=len(os.sched_getaffinity(0)))
+
+    def fastest_sd():
+        return measurements.fastest("blocks512", what.SDCPP, "step") or "q4_K"
+
+    lines = chosen_lines(what.all_lines(bench, fastest_sd()), args.only)
+    estimate(lines, args.repeat)
+    if args.list:
+        return
+    locked = lock(args.work)
+    in_child(lambda: bench.prepare({line.name for line in lines}))
+    if args.fresh and not args.only:
+        measurements.start_anew()
+    for line in lines:
+        if args.fresh and args.only:
+            measurements.drop(line.name)
+        if line.name == "blocks1024":
+            line = what.blocks_1024(bench, fastest_sd())  # which may be known by now
+        try:
+            measure_line(line, args.repeat or line.repeats, measurements)
+        finally:
+            bench.close_workers()
+    locked.close()
+
+
+def main():
+    args = parse_arguments()
+    args.work.mkdir(parents=True, exist_ok=True)
+    measurements = Measurements(args.work / "measurements.json")
+    if not args.report:
+        measure(args, measurements)
+    if not args.list:
+        report.write(measurements, args.docs)
+        say(f"wrote {args.docs / 'benchmarks.md'}")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

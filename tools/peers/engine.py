@@ -1,0 +1,95 @@
+"""This engine, by the command that a user types."""
+
+import json
+import os
+import shutil
+
+import process
+from models import PROMPT, PROMPT_TOKENS
+
+
+class Engine:
+    def __init__(self, program, models, threads, work):
+        self.program, self.models, self.threads, self.work = program, models, threads, work
+        # Prompt embeddings that an earlier run left must not make the text encoder look fast: a cache of our own.
+        self.cache = work / "engine_cache"
+        self.env = os.environ | {"XDG_CACHE_HOME": str(self.cache)}
+        self.warm = False  # the full model's prompt is known, its weights are in the page cache
+        self.has_fast = "fast" in process.run([program, "generate", "--help"]).find(r"--precision.*")[1][0]
+
+    def precision(self, wanted):
+        """An engine without the fast kernels is measured as it is, and the report says so."""
+        return wanted if self.has_fast or wanted == "exact" else "exact"
+
+    def forget_prompts(self):
+        self.warm = False
+        shutil.rmtree(self.cache, ignore_errors=True)
+
+    def command(self, transformer, text_encoder, vae, side, steps, precision, threads=None):
+        return [
+            *(self.program, "generate", PROMPT, "--transformer", transformer, "--text-encoder", text_encoder),
+            *("--vae", vae, "--tokenizer", self.models.tokenizer, "--size", f"{side}x{side}", "--steps", steps),
+            *("--cfg", 1, "--seed", 1, "--threads", threads or self.threads),
+            *("--precision", self.precision(precision), "--json", "-o", self.work / "picture.png"),
+        ]
+
+    def generate(self, command):
+        done = process.run(command, env=self.env)
+        record = json.loads(next(text for _, text in done.lines if text.startswith("{")))
+        if record["prompt_tokens"] != PROMPT_TOKENS:
+            raise process.ProgramFailed(f"the prompt has {record['prompt_tokens']} tokens, expected {PROMPT_TOKENS}")
+        seconds = record["seconds"]
+        figures = {
+            "step": seconds["denoise"] / record["steps"],
+            "encode_prompt": seconds["encode_prompt"],
+            "decode": seconds["decode"],
+            "total": done.seconds,
+            "peak_bytes": done.peak_bytes,
+        }
+        return done, figures
+
+    def blocks(self, count, side, precision, bf16=False, steps=2, threads=None):
+        """Steps of a model of COUNT blocks; a short text encoder and a narrow VAE do the rest."""
+        models = self.models
+        transformer = models.transformer_bf16(count) if bf16 else models.transformer(count)
+        text_encoder, vae = models.short_text_encoder(), models.small_vae()
+        done, figures = self.generate(self.command(transformer, text_encoder, vae, side, steps, precision, threads))
+        return done, {key: figures[key] for key in ("step", "peak_bytes")}
+
+    def decode(self, side):
+        models = self.models
+        command = self.command(
+            models.transformer(1), models.short_text_encoder(), models.vae(), side, steps=1, precision="fast"
+        )
+        done, figures = self.generate(command)
+        return done, {key: figures[key] for key in ("decode", "peak_bytes")}
+
+    def text_encoder(self):
+        """The prompt has not been seen before: embeddings that are kept on disk do not count."""
+        self.forget_prompts()
+        models = self.models
+        command = self.command(
+            models.transformer(1), models.full() / "text_encoder", models.small_vae(), 256, steps=1, precision="fast"
+        )
+        done, figures = self.generate(command)
+        return done, {"encode_prompt": figures["encode_prompt"]}
+
+    def full_command(self, steps):
+        full = self.models.full()
+        return self.command(
+            full / "transformer", full / "text_encoder", full / "vae", 512, steps=steps, precision="fast"
+        )
+
+    def full(self, steps):
+        """The whole model from an unseen prompt to the picture."""
+        self.forget_prompts()
+        return self.generate(self.full_command(steps))
+
+    def first_step(self):
+        """Seconds from the start of the program to that of the first step; the run is ended there. Its prompt is that
+        of an earlier run, and the weights have been read before."""
+        if not self.warm:
+            process.run(self.full_command(4), until=r"step 0/", env=self.env)
+            self.warm = True
+        done = process.run(self.full_command(4), until=r"step 0/", env=self.env)
+        return done, {"start": done.find(r"step 0/")[0]}

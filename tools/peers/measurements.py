@@ -1,0 +1,86 @@
+"""The figures so far, kept on disk after every single run, so that an interrupted measurement goes on where it was."""
+
+import json
+import statistics
+import time
+from dataclasses import dataclass, field
+
+import machine
+
+
+@dataclass
+class Measured:
+    figures: dict  # seconds, or bytes where the name ends so
+    command: list
+    conditions: dict
+    notes: dict = field(default_factory=dict)
+
+
+class Measurements:
+    def __init__(self, path):
+        self.path = path
+        self.machine = machine.describe()
+        self.records = []
+        if path.exists():
+            self.records = json.loads(path.read_text(encoding="utf-8"))["measurements"]
+
+    def start_anew(self):
+        """The old figures are kept under another name."""
+        if self.records:
+            stamp = time.strftime("%Y%m%d-%H%M%S", time.localtime(self.path.stat().st_mtime))
+            self.path.rename(self.path.with_name(f"measurements-{stamp}.json"))
+        self.records = []
+
+    def drop(self, line):
+        self.records = [record for record in self.records if record["line"] != line]
+
+    def add(self, line, who, variant, measured):
+        record = {
+            "line": line,
+            "who": who,
+            "variant": variant,
+            "figures": measured.figures,
+            "conditions": measured.conditions,
+            "notes": measured.notes,
+            "command": " ".join(map(str, measured.command)),
+        }
+        self._append(record)
+
+    def add_failure(self, line, who, variant, reason):
+        self._append({"line": line, "who": who, "variant": variant, "failed": reason})
+
+    def _append(self, record):
+        key = ("line", "who", "variant")
+        # What failed once and runs now has not failed.
+        self.records = [r for r in self.records if "failed" not in r or any(r[k] != record[k] for k in key)]
+        record |= {"when": time.strftime("%Y-%m-%d %H:%M:%S"), "machine": self.machine["cpu"]}
+        self.records.append(record)
+        text = json.dumps({"machine": self.machine, "measurements": self.records}, indent=1)
+        unfinished = self.path.with_suffix(".unfinished")
+        unfinished.write_text(text + "\n", encoding="utf-8")
+        unfinished.rename(self.path)
+
+    def of(self, line, who, variant=None):
+        return [
+            record
+            for record in self.records
+            if record["line"] == line and record["who"] == who and variant in (None, record["variant"])
+            if "failed" not in record
+        ]
+
+    def failure(self, line, who):
+        reasons = [r["failed"] for r in self.records if r["line"] == line and r["who"] == who and "failed" in r]
+        return reasons[-1] if reasons else None
+
+    def variants(self, line, who):
+        return list(dict.fromkeys(record["variant"] for record in self.of(line, who)))
+
+    def figure(self, line, who, variant, name):
+        """All values of a figure, in the order in which they were measured."""
+        return [record["figures"][name] for record in self.of(line, who, variant) if name in record["figures"]]
+
+    def fastest(self, line, who, name, among=None):
+        """The variant with the smallest median, or None."""
+        found = {variant: self.figure(line, who, variant, name) for variant in among or self.variants(line, who)}
+        medians = {variant: statistics.median(values) for variant, values in found.items() if values}
+        return min(medians, key=medians.get) if medians else None
