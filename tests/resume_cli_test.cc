@@ -56,8 +56,9 @@ class Resume : public Cli {
     return files;
   }
   static Arguments Request(const Arguments& more = {}) {
-    return Arguments{"generate", "a star",           "--size",       "32x32",  "-o",
-                     "out.png",  "--steps",          std::to_string(kSteps), "--resume-dir", "states"} +
+    return Arguments{"generate",     "a star",  "--size",  "32x32",
+                     "-o",           "out.png", "--steps", std::to_string(kSteps),
+                     "--resume-dir", "states"} +
            more;
   }
 };
@@ -65,7 +66,8 @@ class Resume : public Cli {
 TEST_F(Resume, AKilledRunGoesOnToTheSamePicture) {
   for (const Arguments& more : {Arguments{"--cfg", "1"}, Arguments{"--cfg", "4", "--step-cache", "0.02"}}) {
     SCOPED_TRACE(testing::PrintToString(more));
-    const RgbImage whole = Draw({"a star", "--size", "32x32", "--steps", std::to_string(kSteps)} + more);
+    const RgbImage whole =
+        Draw(Arguments{"a star", "--size", "32x32", "--steps", std::to_string(kSteps)} + more);
     int done = 0;
     for (int kill = 0; kill < 2; ++kill) {  // the second one hits a run that was resumed itself
       KillAfter(done + 1, Request(more));
@@ -81,7 +83,8 @@ TEST_F(Resume, AKilledRunGoesOnToTheSamePicture) {
     EXPECT_THAT(result.err, HasSubstr(fmt::format(" of {}\n", kSteps)));
     EXPECT_THAT(result.out, HasSubstr(fmt::format("resumed after step {}", ResumedStep(result))));
     EXPECT_EQ(ReadPng(Path("out.png")).pixels, whole.pixels);
-    EXPECT_TRUE(fs::is_empty(Path("states"))) << "the state of a finished run, or a half-written file, was left";
+    EXPECT_TRUE(fs::is_empty(Path("states")))
+        << "the state of a finished run, or a half-written file, was left";
     fs::remove(Path("out.png"));
   }
 }
@@ -106,7 +109,8 @@ TEST_F(Resume, OtherRunsAreKeptApart) {
     EXPECT_EQ(ResumedStep(result), -1);
     EXPECT_THAT(States(), SizeIs(1)) << "of the first run";
   }
-  EXPECT_EQ(ResumedStep(Run(QuickRequest({"--threads", "1", "--vae-tiling", "on"}))), 2) << "nothing that matters";
+  EXPECT_EQ(ResumedStep(Run(QuickRequest({"--threads", "1", "--vae-tiling", "on"}))), 2)
+      << "nothing that matters";
 }
 
 TEST_F(Resume, ADamagedStateIsSaidAndNotUsed) {

@@ -83,7 +83,7 @@ struct Picture {
   uint64_t seed = 0;
   int64_t prompt_tokens = 0;
   bool prompt_truncated = false;
-  bool prompt_from_cache = false;  // all embeddings were computed before; the text encoder did not run
+  bool prompt_from_cache = false;     // all embeddings were computed before; the text encoder did not run
   int64_t steps_resumed = 0;          // finished by an earlier run
   int64_t steps_estimated = 0;        // by the step cache, those of the earlier run included
   std::filesystem::path resume_file;  // the run's state; see RemoveResumeState
@@ -109,8 +109,8 @@ struct PipelineOptions {
   int threads = 0;           // 0: all processors this process may use
   bool check_memory = true;  // refuse a model that does not fit before reading it
   Precision precision = Precision::kFast;
-  // A folder where prompt embeddings are kept for later processes; empty: none. What cannot be read or written
-  // there is computed anew. Within a process each prompt is encoded once in any case.
+  // A folder where prompt embeddings are kept for later processes; empty: none. What cannot be read or
+  // written there is computed anew. Within a process each prompt is encoded once in any case.
   std::filesystem::path prompt_cache = {};
 };
 

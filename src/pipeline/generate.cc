@@ -64,14 +64,7 @@ Picture Pipeline::Generate(const GenerateRequest& request, const GenerateHooks& 
                   .negative_prompt = settings.negative_prompt,
                   .steps = settings.steps,
                   .cfg = settings.cfg,
-                  .seed = request.seed,
-                  .prompt_tokens = 0,
-                  .prompt_truncated = false,
-                  .prompt_from_cache = false,
-                  .steps_resumed = 0,
-                  .steps_estimated = 0,
-                  .resume_file = {},
-                  .seconds = {}};
+                  .seed = request.seed};
 
   // 2. Turn the prompts into embeddings.
   Stopwatch encode_watch;
@@ -100,15 +93,11 @@ Picture Pipeline::Generate(const GenerateRequest& request, const GenerateHooks& 
   for (int64_t step = picture.steps_resumed; step < settings.steps; ++step) {
     report(Progress::Stage::kDenoise, step);
     if (run.tap) run.tap(fmt::format("packed_latents_step{}", step), latents);
-    Tensor velocity;
-    if (step_cache.MayEstimate(step)) {
-      velocity = step_cache.Estimate(step);
-    } else {
+    Tensor velocity = step_cache.Velocity(step, [&] {
       const float timestep = schedule.timesteps[static_cast<size_t>(step)] / 1000.0f;
-      velocity = PredictNoise(model, run, latents, text.embeds, negative ? &negative->embeds : nullptr,
-                              timestep, step);
-      step_cache.Computed(step, velocity);
-    }
+      return PredictNoise(model, run, latents, text.embeds, negative ? &negative->embeds : nullptr, timestep,
+                          step);
+    });
     if (run.tap) run.tap(fmt::format("noise_pred_step{}", step), velocity);
     EulerStep(schedule, step, velocity, latents);
     kept.Save(step + 1, latents, step_cache);
@@ -125,6 +114,7 @@ Picture Pipeline::Generate(const GenerateRequest& request, const GenerateHooks& 
   Tensor vae_latents = UnpackLatents(latents, model.vae.config().z_dim, settings.grid);
   DenormalizeLatents(model.vae.config(), vae_latents);
   picture.rgb = ToRgb(model, DecodePicture(model, run, std::move(vae_latents)));
+  model.vae.store().ReleasePages();
   picture.seconds.decode = decode_watch.Seconds();
   return picture;
 }

@@ -52,6 +52,7 @@ std::string IdentityOf(const WeightFile& file) {
 std::string IdentityOf(const WeightStore& store) {
   std::string text = store.config().dump(-1, ' ', true, Json::error_handler_t::replace);
   for (const auto& file : store.files()) text += " " + IdentityOf(*file);
+  store.ReleasePages();
   return Sha256(text);
 }
 

@@ -96,8 +96,7 @@ KeptTensors ReadKeptTensors(const std::filesystem::path& path, const ExpectedTen
            kFloat32, ToString(shape));
     }
     Tensor tensor(shape);
-    if (tensor.size() > 0)
-      std::memcpy(tensor.data(), found->second.bytes.data(), found->second.bytes.size());
+    if (tensor.size() > 0) std::memcpy(tensor.data(), found->second.bytes.data(), found->second.bytes.size());
     if (!std::all_of(tensor.data(), tensor.data() + tensor.size(), [](float v) { return std::isfinite(v); }))
       Fail(ErrorKind::kBadInput, "{}: tensor {} holds NaN or infinite values", path.string(), name);
     kept.tensors.emplace(name, std::move(tensor));

@@ -1,6 +1,6 @@
 // Tensors that one run keeps in a file for a later one: prompt embeddings, the state of an unfinished run.
-// The file is safetensors with metadata and a checksum. It appears under its name only when it is whole and on
-// the disk; when it is read, nothing in it is taken on trust.
+// The file is safetensors with metadata and a checksum. It appears under its name only when it is whole and
+// on the disk; when it is read, nothing in it is taken on trust.
 #pragma once
 
 #include <filesystem>
@@ -24,8 +24,8 @@ struct ExpectedTensors {
   std::map<std::string, Shape> shapes;
 };
 
-// Throws Error kBadInput that says what is wrong: other metadata, other tensors, a wrong checksum, values that
-// are not finite. Allocates no more than the expected tensors and a header need.
+// Throws Error kBadInput that says what is wrong: other metadata, other tensors, a wrong checksum, values
+// that are not finite. Allocates no more than the expected tensors and a header need.
 KeptTensors ReadKeptTensors(const std::filesystem::path& path, const ExpectedTensors& expected);
 
 }  // namespace qwen_image

@@ -68,13 +68,13 @@ TEST(KeptTensors, ThatAreDamagedAreRefused) {
   const size_t at_step = whole.find("\"step\":\"3\"") + 8;
   ASSERT_EQ(whole[at_step], '3');
   const std::function<void(std::string&)> damages[] = {
-      [](std::string& bytes) { bytes.back() ^= 1; },          // a value
-      [&](std::string& bytes) { bytes[at_step] = '4'; },      // metadata that nobody knows beforehand
-      [](std::string& bytes) { bytes.pop_back(); },           // the end is missing
-      [](std::string& bytes) { bytes.resize(4); },            //
-      [](std::string& bytes) { bytes.clear(); },              //
+      [](std::string& bytes) { bytes.back() ^= 1; },           // a value
+      [&](std::string& bytes) { bytes[at_step] = '4'; },       // metadata that nobody knows beforehand
+      [](std::string& bytes) { bytes.pop_back(); },            // the end is missing
+      [](std::string& bytes) { bytes.resize(4); },             //
+      [](std::string& bytes) { bytes.clear(); },               //
       [](std::string& bytes) { bytes.append(2 << 20, ' '); },  // much too large
-      [](std::string& bytes) { bytes[5] = 0x7f; },            // an endless header
+      [](std::string& bytes) { bytes[5] = 0x7f; },             // an endless header
   };
   for (const auto& damage : damages) {
     std::string bytes = whole;

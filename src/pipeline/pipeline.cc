@@ -20,6 +20,10 @@ Pipeline::Impl::Impl(const ModelParts& parts, const ModelFiles& files, const Pip
       prompts(options.prompt_cache) {
   CheckPartsFit(text_encoder.config(), transformer.config(), vae.config(), parts.root);
   UseLightning(transformer.loras().applied(), scheduler, defaults);
+  // Opening reads small tensors here and there; the pages around them are not needed before their stage.
+  text_encoder.store().ReleasePages();
+  transformer.ReleasePages();
+  vae.store().ReleasePages();
 }
 
 Pipeline::Pipeline(const ModelFiles& model, const PipelineOptions& options) {

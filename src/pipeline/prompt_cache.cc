@@ -104,8 +104,8 @@ void PromptCache::KeepInMemory(const PromptKey& key, const Tensor& embeds) {
 }
 
 fs::path PromptCache::FileOf(const PromptKey& key) const {
-  const std::string all =
-      fmt::format("{} {} {} {} {}", key.text_encoder, fmt::join(key.ids, ","), key.dropped, key.tokens, key.width);
+  const std::string all = fmt::format("{} {} {} {} {}", key.text_encoder, fmt::join(key.ids, ","),
+                                      key.dropped, key.tokens, key.width);
   return folder_ / (Sha256(all).substr(0, kNameDigits) + kEnding);
 }
 

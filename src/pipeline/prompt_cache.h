@@ -27,7 +27,8 @@ class PromptCache {
  public:
   struct Limits {
     int64_t memory_bytes = 128 << 20;
-    int64_t file_bytes = 256 << 20;  // of all files in the folder; those that were not used the longest go first
+    int64_t file_bytes =
+        256 << 20;  // of all files in the folder; those that were not used the longest go first
   };
   explicit PromptCache(std::filesystem::path folder = {}) : PromptCache(std::move(folder), Limits()) {}
   PromptCache(std::filesystem::path folder, Limits limits);

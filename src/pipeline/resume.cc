@@ -37,7 +37,7 @@ Json LoraIdentity(const LoraSet& loras) {
 std::vector<int64_t> TokenIds(const Pipeline::Impl& model, const GenerateRequest& request,
                               const std::string& prompt) {
   const auto special = request.reference_special_tokens ? Tokenizer::SpecialTokens::kParse
-                                                            : Tokenizer::SpecialTokens::kLiteral;
+                                                        : Tokenizer::SpecialTokens::kLiteral;
   return EncodePrompt(model.tokenizer, prompt, special).ids;
 }
 
@@ -61,8 +61,8 @@ void RemoveTemporaries(const fs::path& path) {
 
 }  // namespace
 
-std::string RunIdentity(const Pipeline::Impl& model, const GenerateRequest& request,
-                        const Settings& settings, const Schedule& schedule) {
+std::string RunIdentity(const Pipeline::Impl& model, const GenerateRequest& request, const Settings& settings,
+                        const Schedule& schedule) {
   Json json = {{"engine", EngineIdentity()},
                {"text_encoder", TextEncoderIdentity(model)},
                {"transformer", TransformerIdentity(model)},
@@ -75,7 +75,8 @@ std::string RunIdentity(const Pipeline::Impl& model, const GenerateRequest& requ
                {"timesteps", HashOf(schedule.timesteps)},
                {"cfg", settings.guided() ? settings.cfg : 1},
                {"step_cache", request.step_cache}};
-  if (settings.guided()) json["negative_input_ids"] = HashOf(TokenIds(model, request, settings.negative_prompt));
+  if (settings.guided())
+    json["negative_input_ids"] = HashOf(TokenIds(model, request, settings.negative_prompt));
   if (request.latents) {
     json["latents"] = HashOf(request.latents->values);
     json["latents_shape"] = request.latents->shape;
@@ -131,7 +132,8 @@ void ResumeFile::Save(int64_t steps_done, const Tensor& latents, const StepCache
 KeptRun::KeptRun(const Pipeline::Impl& model, const Run& run, const Schedule& schedule, const Note& note)
     : steps_(run.settings.steps), note_(note) {
   if (!run.request.resume_folder.empty())
-    file_.emplace(run.request.resume_folder, RunIdentity(model, run.request, run.settings, schedule), run.request.prompt);
+    file_.emplace(run.request.resume_folder, RunIdentity(model, run.request, run.settings, schedule),
+                  run.request.prompt);
 }
 
 int64_t KeptRun::Load(Tensor& latents, StepCache& step_cache) const {

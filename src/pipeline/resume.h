@@ -15,8 +15,8 @@ namespace qwen_image {
 
 // Everything that decides the latents of a run, as JSON: engine, weights, token ids, settings, noise levels.
 // (Not the VAE: who changes that gets the picture that the new one makes of the same latents.)
-std::string RunIdentity(const Pipeline::Impl& model, const GenerateRequest& request,
-                        const Settings& settings, const Schedule& schedule);
+std::string RunIdentity(const Pipeline::Impl& model, const GenerateRequest& request, const Settings& settings,
+                        const Schedule& schedule);
 
 class ResumeFile {
  public:

@@ -90,7 +90,8 @@ Schedule MakeTappedSchedule(const Pipeline::Impl& model, const Run& run) {
 }
 
 Tensor PredictNoise(const Pipeline::Impl& model, const Run& run, const Tensor& latents,
-                    const Tensor& prompt_embeds, const Tensor* negative_embeds, float timestep, int64_t step) {
+                    const Tensor& prompt_embeds, const Tensor* negative_embeds, float timestep,
+                    int64_t step) {
   const auto step_tap = [&](const char* suffix) {
     return run.tap ? run.tap.Under(fmt::format("transformer/step{:03}{}/", step, suffix)) : Tap();
   };

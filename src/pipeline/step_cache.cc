@@ -28,7 +28,8 @@ double MeanSize(const Tensor& x) {
 
 double MeanDistance(const Tensor& x, const Tensor& y) {
   double sum = 0;
-  for (int64_t i = 0; i < x.size(); ++i) sum += std::abs(static_cast<double>(x[i]) - static_cast<double>(y[i]));
+  for (int64_t i = 0; i < x.size(); ++i)
+    sum += std::abs(static_cast<double>(x[i]) - static_cast<double>(y[i]));
   return sum / static_cast<double>(x.size());
 }
 
@@ -42,8 +43,8 @@ double ToNumber(const StepCache::State& state, const char* key, double limit) {
     std::string_view text = found->second;
     const bool prefixed = text.starts_with("0x");
     if (prefixed) text.remove_prefix(2);  // from_chars knows no prefix
-    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value,
-                                              std::chars_format::hex);
+    const auto [end, error] =
+        std::from_chars(text.data(), text.data() + text.size(), value, std::chars_format::hex);
     if (error != std::errc() || end != text.data() + text.size()) value = NAN;
   }
   if (!(value >= 0 && value <= limit))

@@ -5,9 +5,9 @@
 // steps, times the way to the next noise level, summed up since the transformer was asked last. (EasyCache
 // estimates the same from the change of the latents, which an Euler step makes the way in sigma times the
 // velocity, and reuses velocity − latents. On the embedded model the line errs 8 dB less than that, and than
-// the last velocity alone, as long as the threshold is 0.2 or less.) The first two steps and the last one are always computed, and at
-// least one in four. With guidance it is the guided velocity
-// that is continued, so that a step saves both passes.
+// the last velocity alone, as long as the threshold is 0.2 or less.) The first two steps and the last one are
+// always computed, and at least one in four. With guidance it is the guided velocity that is continued, so
+// that a step saves both passes.
 #pragma once
 
 #include <cstdint>
@@ -28,10 +28,14 @@ class StepCache {
   bool on() const { return threshold_ > 0; }
   int64_t reused() const { return reused_; }  // steps that were not computed
 
-  // To be called for every step in order, with either of the two afterwards.
-  bool MayEstimate(int64_t step);
-  Tensor Estimate(int64_t step);
-  void Computed(int64_t step, const Tensor& velocity);
+  // The velocity of a step, by `compute` or without it. To be called for every step in order.
+  template <typename Compute>
+  Tensor Velocity(int64_t step, const Compute& compute) {
+    if (MayEstimate(step)) return Estimate(step);
+    Tensor velocity = compute();
+    Computed(step, velocity);
+    return velocity;
+  }
 
   // Everything that later steps depend on, after the first one: to be kept in a file.
   struct State {
@@ -44,6 +48,9 @@ class StepCache {
   void Restore(State state);
 
  private:
+  bool MayEstimate(int64_t step);
+  Tensor Estimate(int64_t step);
+  void Computed(int64_t step, const Tensor& velocity);
   double Way(int64_t from, int64_t to) const;  // between the noise levels of two steps
 
   double threshold_;

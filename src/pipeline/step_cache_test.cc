@@ -36,14 +36,10 @@ struct Walk {
 void Continue(StepCache& cache, const Schedule& schedule, const Velocity& velocity, int64_t from, int64_t to,
               Walk& walk) {
   for (int64_t step = from; step < to; ++step) {
-    Tensor v;
-    if (cache.MayEstimate(step)) {
-      v = cache.Estimate(step);
-    } else {
-      v = VelocityAt(velocity, schedule, step);
-      cache.Computed(step, v);
+    const Tensor v = cache.Velocity(step, [&] {
       walk.computed.push_back(step);
-    }
+      return VelocityAt(velocity, schedule, step);
+    });
     walk.used.insert(walk.used.end(), v.data(), v.data() + v.size());
   }
 }
@@ -90,7 +86,8 @@ TEST(StepCache, ALineIsContinuedExactly) {
   ASSERT_LT(walk.computed.size(), 10u);
   for (int64_t step = 0; step < kSteps; ++step) {
     const Tensor exact = VelocityAt(kLine, schedule, step);
-    for (int64_t c = 0; c < 3; ++c) EXPECT_NEAR(walk.used[static_cast<size_t>(3 * step + c)], exact[c], 1e-5f);
+    for (int64_t c = 0; c < 3; ++c)
+      EXPECT_NEAR(walk.used[static_cast<size_t>(3 * step + c)], exact[c], 1e-5f);
   }
 }
 
@@ -120,7 +117,8 @@ TEST(StepCache, ImpossibleStatesAreRefused) {
   StepCache cache(0.1, schedule);
   Walk walk;
   Continue(cache, schedule, kCurve, 0, 5, walk);
-  for (const char* key : {"step_cache.expected", "step_cache.computed_step", "step_cache.reused", "step_cache.rate"}) {
+  for (const char* key :
+       {"step_cache.expected", "step_cache.computed_step", "step_cache.reused", "step_cache.rate"}) {
     for (const char* value : {"", "x", "nan", "-0x1p+0", "inf", "0x1p+2000"}) {
       StepCache::State state = cache.Save();
       ASSERT_TRUE(state.numbers.contains(key));

@@ -3,14 +3,16 @@ measurements at scale. Needs numpy only.
 
     python tools/synthetic/write_model.py --out DIR                    MLX 4-bit in groups of 64, about 11.5 GB
     python tools/synthetic/write_model.py --out DIR --bf16 --sparse    40.9 GB that take no space: all zeros
-    python tools/synthetic/write_model.py --out DIR --layers 2 --text-encoder --vae
+    python tools/synthetic/write_model.py --out DIR --text-encoder --vae --tokenizer    a whole model, 16 GB
 
 The values have the spread of trained weights, but they repeat: one block of random numbers is written again and again.
 --sparse leaves holes instead of plain numbers, which read as zeros at the speed of memory.
 """
 
 import argparse
+import itertools
 import json
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -22,6 +24,7 @@ SHARD_BYTES = 5_000_000_000
 
 DIM, HEAD_DIM, TEXT_DIM, CHANNELS = 3072, 128, 3584, 64
 VOCABULARY, TEXT_LAYERS, TEXT_MLP, KEY_VALUE = 152064, 28, 18944, 512
+TOKENS = 151643  # that are no control tokens; the vocabulary has room for more
 
 
 def linear(name, out, inputs, bias=True):
@@ -245,6 +248,26 @@ VAE_CONFIG = {
 }
 
 
+def write_tokenizer(folder):
+    """The embedded model's tokenizer with merges of rare bytes behind its own, up to the published size: it splits text as the
+    small one does, and takes as long to load as the real one. With the scheduler and the index of a whole model."""
+    tiny = Path(__file__).resolve().parents[2] / "models" / "tiny"
+    tokenizer = json.loads((tiny / "tokenizer" / "tokenizer.json").read_text())
+    vocabulary, merges = tokenizer["model"]["vocab"], tokenizer["model"]["merges"]
+    letters = [token for token in vocabulary if len(token) == 1][-60:]  # bytes that hardly any text holds
+    pairs = list(itertools.product(letters, repeat=2))
+    for left, right in pairs + [(first + second, third) for (first, second) in pairs for third in letters]:
+        if len(vocabulary) < TOKENS and left + right not in vocabulary:
+            vocabulary[left + right] = len(vocabulary)
+            merges.append([left, right])
+    for i, added in enumerate(tokenizer["added_tokens"]):
+        added["id"] = TOKENS + i
+    for part in ("tokenizer", "scheduler"):
+        shutil.copytree(tiny / part, folder / part)
+    (folder / "tokenizer" / "tokenizer.json").write_text(json.dumps(tokenizer, ensure_ascii=False))
+    shutil.copy(tiny / "model_index.json", folder)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, required=True, help="a folder that is not there yet")
@@ -253,12 +276,15 @@ def main():
     parser.add_argument("--sparse", action="store_true", help="holes instead of plain matrices")
     parser.add_argument("--text-encoder", action="store_true", help="the text encoder too (7.6 billion parameters)")
     parser.add_argument("--vae", action="store_true", help="the VAE too (always bfloat16)")
+    parser.add_argument("--tokenizer", action="store_true", help="a tokenizer of the published size, and a scheduler")
     parser.add_argument("--shard-bytes", type=int, default=SHARD_BYTES)
     args = parser.parse_args()
     stem, quantized = "diffusion_pytorch_model", not args.bf16
     write_component(args.out / "transformer", stem, transformer(args.layers), transformer_config(args.layers), args, quantized)
     if args.text_encoder:
         write_component(args.out / "text_encoder", "model", text_encoder(), TEXT_ENCODER_CONFIG, args, quantized)
+    if args.tokenizer:
+        write_tokenizer(args.out)
     if args.vae:
         write_component(args.out / "vae", stem, vae(), VAE_CONFIG, args, quantized=False)
 
