@@ -1,4 +1,5 @@
-// One block of the transformer, step by step: every intermediate tensor can be seen and replaced.
+// One block of the transformer, step by step: every intermediate tensor can be seen and replaced. Where
+// nobody listens, two kernels that follow each other are one, with the same bits.
 #include "model/transformer_impl.h"
 
 namespace qwen_image {
@@ -81,10 +82,14 @@ void Transformer::ProjectQkv(const Stream& w, const Tensor& hidden_states, float
   float *q = s.query.row(span.begin), *k = s.key.row(span.begin), *v = s.value.row(span.begin);
   float* x = s.modulated.data();
 
-  LayerNorm(hidden_states.data(), span.count, dim, kTransformerEps, x, pool);
-  tap(names.norm1, x, flat);
-  Modulate(x, span.count, dim, scale, shift, x, pool);
-  tap(names.modulated1, x, flat);
+  if (tap) {
+    LayerNorm(hidden_states.data(), span.count, dim, kTransformerEps, x, pool);
+    tap(names.norm1, x, flat);
+    Modulate(x, span.count, dim, scale, shift, x, pool);
+    tap(names.modulated1, x, flat);
+  } else {
+    LayerNormModulate(hidden_states.data(), span.count, dim, kTransformerEps, scale, shift, x, pool);
+  }
   tap(names.gate1, gate, {1, dim});
 
   w.to_q(x, span.count, q, pool);
@@ -94,12 +99,16 @@ void Transformer::ProjectQkv(const Stream& w, const Tensor& hidden_states, float
   w.to_v(x, span.count, v, pool);
   tap(names.to_v, v, flat);
 
+  const float *cos = rope.cos.row(span.begin), *sin = rope.sin.row(span.begin);
+  if (!tap) {
+    RmsNormRope(q, span.count, heads, head_dim, w.norm_q.data(), kTransformerEps, cos, sin, pool);
+    RmsNormRope(k, span.count, heads, head_dim, w.norm_k.data(), kTransformerEps, cos, sin, pool);
+    return;
+  }
   RmsNorm(q, span.count * heads, head_dim, w.norm_q.data(), kTransformerEps, q, pool);
   tap(names.norm_q, q, split);
   RmsNorm(k, span.count * heads, head_dim, w.norm_k.data(), kTransformerEps, k, pool);
   tap(names.norm_k, k, split);
-
-  const float *cos = rope.cos.row(span.begin), *sin = rope.sin.row(span.begin);
   RopeInterleaved(q, span.count, heads, head_dim, cos, sin, pool);
   tap(names.query_rope, q, split);
   RopeInterleaved(k, span.count, heads, head_dim, cos, sin, pool);
@@ -127,10 +136,14 @@ void Transformer::RunMlp(const Stream& w, Tensor& hidden_states, float* mod, Scr
   const Shape flat = {1, tokens, dim}, wide = {1, tokens, 4 * dim};
   float* x = s.modulated.data();
 
-  LayerNorm(hidden_states.data(), tokens, dim, kTransformerEps, x, pool);
-  tap(names.norm2, x, flat);
-  Modulate(x, tokens, dim, scale, shift, x, pool);
-  tap(names.modulated2, x, flat);
+  if (tap) {
+    LayerNorm(hidden_states.data(), tokens, dim, kTransformerEps, x, pool);
+    tap(names.norm2, x, flat);
+    Modulate(x, tokens, dim, scale, shift, x, pool);
+    tap(names.modulated2, x, flat);
+  } else {
+    LayerNormModulate(hidden_states.data(), tokens, dim, kTransformerEps, scale, shift, x, pool);
+  }
   tap(names.gate2, gate, {1, dim});
 
   w.mlp.proj(x, tokens, s.mlp_hidden.data(), pool);

@@ -36,8 +36,7 @@ void QuantizeModulated(const Tensor& hidden_states, const float* shift, const fl
                        const Linear& layer, Int8Activations& to, ThreadPool& pool) {
   const int64_t cols = hidden_states.dim(2);
   const auto modulated = [&](int64_t row, float* buffer) {
-    LayerNorm(hidden_states.row(row), 1, cols, kTransformerEps, buffer, pool);
-    Modulate(buffer, 1, cols, scale, shift, buffer, pool);
+    LayerNormModulate(hidden_states.row(row), 1, cols, kTransformerEps, scale, shift, buffer, pool);
     return static_cast<const float*>(buffer);
   };
   to.Quantize(hidden_states.dim(1), cols, layer.int8_group, Int8Fineness::kWhereNeeded, modulated, pool);
@@ -73,9 +72,8 @@ void Transformer::RunBlockFused(const Block& w, Sequence& sequence, Scratch& s, 
                              w.txt.to_v.ProductOf(s.txt_int8, s.value.data())};
   Int8MatMul(qkv, pool);
   const auto norm_and_rope = [&](Tensor& x, int64_t first, int64_t count, const std::vector<float>& norm) {
-    RmsNorm(x.row(first), count * heads, head_dim, norm.data(), kTransformerEps, x.row(first), pool);
-    RopeInterleaved(x.row(first), count, heads, head_dim, sequence.rope.cos.row(first),
-                    sequence.rope.sin.row(first), pool);
+    RmsNormRope(x.row(first), count, heads, head_dim, norm.data(), kTransformerEps,
+                sequence.rope.cos.row(first), sequence.rope.sin.row(first), pool);
   };
   norm_and_rope(s.query, txt_tokens, img_tokens, w.img.norm_q);
   norm_and_rope(s.key, txt_tokens, img_tokens, w.img.norm_k);
