@@ -15,6 +15,7 @@
 #include <cstdint>
 #include <cstdio>
 #include <ctime>
+#include <random>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -23,6 +24,7 @@
 #include "core/tensor.h"
 #include "core/threads.h"
 #include "hwy/targets.h"
+#include "kernels/int8/matmul.h"
 #include "kernels/kernels.h"
 #include "peak.h"
 
@@ -102,6 +104,34 @@ void BM_MatMul(benchmark::State& state, int64_t rows, int64_t depth, int64_t col
   const double bytes = static_cast<double>(cols * depth * size);
   Measure(state, 2.0 * static_cast<double>(rows * depth * cols), rows < 64 ? bytes : 0, threads,
           [&] { MatMul(x.data(), rows, w, bias.data(), y.data(), Pool(threads)); });
+}
+
+// Weights as MLX quantizes them, in groups of 64; the quantization of the activations is part of it.
+void BM_Int8MatMul(benchmark::State& state, int64_t rows, int64_t depth, int64_t cols, int bits,
+                   int threads) {
+  constexpr int kGroup = 64;
+  const Tensor x = Random({rows, depth}), bias = Random({cols});
+  std::mt19937 random(1);
+  std::vector<std::byte> packed(static_cast<size_t>(cols * depth * bits / 8));
+  for (std::byte& b : packed) b = static_cast<std::byte>(random());
+  const Tensor scales = Random({cols * depth / kGroup}), biases = Random({cols * depth / kGroup});
+  auto coding = std::make_shared<WeightCoding>();
+  coding->groups = {.bits = bits,
+                    .group_size = kGroup,
+                    .packed = packed.data(),
+                    .scales = reinterpret_cast<const std::byte*>(scales.data()),
+                    .biases = reinterpret_cast<const std::byte*>(biases.data())};
+  const WeightMatrix w{nullptr, DType::kF32, cols, depth, coding};
+  Tensor y({rows, cols});
+  Int8Activations quantized;
+  const double bytes = static_cast<double>(packed.size());
+  Measure(state, 2.0 * static_cast<double>(rows * depth * cols), rows < 64 ? bytes : 0, threads, [&] {
+    quantized.Quantize(
+        rows, depth, kGroup, Int8Fineness::kWhereNeeded,
+        [&](int64_t row, float*) { return x.data() + row * depth; }, Pool(threads));
+    const Int8Product product = {.x = &quantized, .w = &w, .bias = bias.data(), .y = y.data()};
+    Int8MatMul({&product, 1}, Pool(threads));
+  });
 }
 
 void BM_Attention(benchmark::State& state, int64_t heads, int64_t head_dim, int64_t tokens, int threads) {
@@ -215,6 +245,12 @@ void RegisterAll() {
   Register("MatMul 1x3072x18432 f32" + on_all, BM_MatMul, 1, 3072, 18432, DType::kF32, all);
   Register("MatMul 1x3072x18432 bf16" + on_all, BM_MatMul, 1, 3072, 18432, DType::kBF16, all);
   Register("MatMul 64x64x128 f32" + on_all, BM_MatMul, 64, 64, 128, DType::kF32, all);
+  Register("Int8MatMul 1024x3072x12288 4-bit, 1 thread", BM_Int8MatMul, 1024, 3072, 12288, 4, 1);
+  Register("Int8MatMul 1024x3072x12288 4-bit" + on_all, BM_Int8MatMul, 1024, 3072, 12288, 4, all);
+  Register("Int8MatMul 1024x12288x3072 4-bit" + on_all, BM_Int8MatMul, 1024, 12288, 3072, 4, all);
+  Register("Int8MatMul 1024x3072x12288 8-bit" + on_all, BM_Int8MatMul, 1024, 3072, 12288, 8, all);
+  Register("Int8MatMul 57x3584x18944 4-bit" + on_all, BM_Int8MatMul, 57, 3584, 18944, 4, all);
+  Register("Int8MatMul 1x3072x18432 4-bit" + on_all, BM_Int8MatMul, 1, 3072, 18432, 4, all);
   Register("Attention 24x128 1047 tokens, 1 thread", BM_Attention, 24, 128, 1047, 1);
   Register("Attention 24x128 1047 tokens" + on_all, BM_Attention, 24, 128, 1047, all);
   Register("Attention 24x128 4119 tokens, 1 thread", BM_Attention, 24, 128, 4119, 1);
@@ -325,9 +361,9 @@ int main(int argc, char** argv) {
   if (!qwen_image::ReadInstructionSet(&argc, argv)) return 2;
   if (benchmark::ReportUnrecognizedArguments(argc, argv)) return 2;
   const int all = qwen_image::DefaultThreadCount();
-  std::printf("instruction set %s; f32 peak %.0f GFLOP/s on 1 thread, %.0f on %d\n\n",
-              qwen_image::InstructionSet().c_str(), qwen_image::PeakOf(1) * 1e-9,
-              qwen_image::PeakOf(all) * 1e-9, all);
+  std::printf("8-bit kernel %s; instruction set %s; f32 peak %.0f GFLOP/s on 1 thread, %.0f on %d\n\n",
+              qwen_image::ChosenInt8Kernel().name, qwen_image::InstructionSet().c_str(),
+              qwen_image::PeakOf(1) * 1e-9, qwen_image::PeakOf(all) * 1e-9, all);
   qwen_image::RegisterAll();
   qwen_image::TableReporter table;
   benchmark::RunSpecifiedBenchmarks(&table);

@@ -126,6 +126,7 @@ def engine_draw(engine, folder, form, settings, path):
     path.unlink(missing_ok=True)
     arguments = [argument.replace("{root}", str(folder)) for argument in form["engine"]]
     command = [str(engine), "generate", f"--prompt={settings['prompt']}", f"--output={path}", "--quiet", *arguments]
+    command += ["--precision=exact"]  # the reference computes the tool's values in fp32
     command += [f"--negative-prompt={settings['negative_prompt']}", f"--size={settings['width']}x{settings['height']}"]
     command += [f"--{key}={settings[key]}" for key in ("steps", "cfg", "seed")]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
