@@ -167,12 +167,12 @@ void BM_Conv3x3(benchmark::State& state, int64_t side, int64_t in, int64_t out, 
   const Tensor gamma = Random({in});
   Tensor y({shape.out_height(), shape.out_width(), out});
   Conv3x3Filter filter;
-  for (auto _ : state) {
+  const double flops = 18.0 * static_cast<double>(shape.out_height() * shape.out_width() * in * out);
+  Measure(state, flops, 0, threads, [&] {
     filter.Set({weight.data(), DType::kF32, out, in * 9}, in, upsample, Pool(threads));
     Conv3x3(shape, filter, {x.data(), 0, norm ? gamma.data() : nullptr},
             {bias.data(), nullptr, y.data(), 0, 0, shape.out_height()}, Pool(threads));
-  }
-  Report(state, 18.0 * static_cast<double>(shape.out_height() * shape.out_width() * in * out), 0, threads);
+  });
 }
 
 void BM_Conv3x3Filter(benchmark::State& state, int64_t channels, int threads) {
@@ -329,11 +329,23 @@ class TableReporter : public benchmark::BenchmarkReporter {
   }
 };
 
+// The 8-bit kernel of that instruction set: those of AVX-512 are the best, the one of AVX2 is named like it,
+// and all others do without.
+void UseInt8Kernel(std::string_view instruction_set) {
+  if (instruction_set == "AVX3") return;
+  const Int8Kernel* chosen = Int8Kernels().back();
+  for (const Int8Kernel* kernel : Int8Kernels()) {
+    if (kernel->name == instruction_set) chosen = kernel;
+  }
+  ChooseInt8KernelForTest(chosen);
+}
+
 // Leaves the kernels nothing better than the named instruction set; false: unknown or not on this machine.
 bool UseInstructionSet(std::string_view name) {
   for (int64_t target : hwy::SupportedAndGeneratedTargets()) {
     if (name != hwy::TargetName(target)) continue;
     hwy::DisableTargets(target - 1);  // the better a target, the lower its bit
+    UseInt8Kernel(name);
     return true;
   }
   std::fprintf(stderr, "this machine and build have no instruction set %s\n", std::string(name).c_str());
