@@ -19,7 +19,11 @@ Transformer::Transformer(WeightStore store, LoraSet loras, Precision precision)
   Bind(precision);
 }
 
+Transformer::Transformer(Transformer&&) noexcept = default;
+Transformer::~Transformer() = default;
+
 void Transformer::ReleasePages() const {
+  scratch_.reset();
   store_.ReleasePages();
   loras_.ReleasePages();
 }
@@ -178,6 +182,14 @@ Tensor Transformer::ProjectOut(Sequence& sequence, const Tensor& silu_temb, Thre
   return velocity;
 }
 
+Transformer::Scratch& Transformer::ScratchFor(int64_t img_tokens, int64_t txt_tokens) const {
+  if (!scratch_ || scratch_->img_tokens != img_tokens || scratch_->txt_tokens != txt_tokens) {
+    scratch_.reset();  // give the old memory back first
+    scratch_ = std::make_unique<Scratch>(config_, img_tokens, txt_tokens);
+  }
+  return *scratch_;
+}
+
 std::vector<Tensor> Transformer::PredictVelocities(const Tensor& latents, std::span<const Prompt> prompts,
                                                    float timestep, TokenGrid grid,
                                                    const Compute& compute) const {
@@ -192,7 +204,7 @@ std::vector<Tensor> Transformer::PredictVelocities(const Tensor& latents, std::s
     Silu(temb.data(), temb.size(), temb.data(), pool);
   }
 
-  Scratch scratch(config_, latents.dim(1), txt_tokens);
+  Scratch& scratch = ScratchFor(latents.dim(1), txt_tokens);
   for (size_t i = 0; i < transformer_blocks_.size(); ++i) {
     const Block& block = transformer_blocks_[i];
     for (size_t j = 0; j < sequences.size(); ++j) {

@@ -4,6 +4,7 @@
 
 #include <array>
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <string>
 #include <vector>
@@ -42,13 +43,15 @@ struct TokenGrid {
 class Transformer {
  public:
   explicit Transformer(WeightStore store, LoraSet loras = {}, Precision precision = Precision::kExact);
+  Transformer(Transformer&&) noexcept;
+  ~Transformer();
 
   const TransformerConfig& config() const { return config_; }
   const WeightStore& store() const { return store_; }
   const LoraSet& loras() const { return loras_; }
   int64_t total_bytes() const { return store_.total_bytes() + loras_.total_bytes(); }  // of mapped files
-  void ReleasePages() const;                                                           // see MappedFile
-  void ThrowIfDamaged() const;                                                         // see WeightStore
+  void ReleasePages() const;    // see MappedFile; also gives back the memory that steps share
+  void ThrowIfDamaged() const;  // see WeightStore
 
   // A prompt to predict for, and who listens.
   struct Prompt {
@@ -104,6 +107,7 @@ class Transformer {
   Sequence Embed(const Tensor& latents, const Prompt& prompt, TokenGrid grid, ThreadPool& pool) const;
   Tensor ProjectOut(Sequence& sequence, const Tensor& silu_temb, ThreadPool& pool) const;
 
+  Scratch& ScratchFor(int64_t img_tokens, int64_t txt_tokens) const;
   void RunBlock(const Block& w, Sequence& sequence, Scratch& s, ThreadPool& pool, const Tap& tap) const;
   void ProjectQkv(const Stream& w, const Tensor& hidden_states, float* mod, Span span, const RopeTable& rope,
                   Scratch& s, ThreadPool& pool, const Tap& tap) const;
@@ -124,6 +128,8 @@ class Transformer {
   Linear time_linear_1_, time_linear_2_;  // time_text_embed.timestep_embedder
   std::vector<Block> transformer_blocks_;
   Linear norm_out_linear_, proj_out_;
+  // Kept from step to step: clearing new memory takes as long as a layer.
+  mutable std::unique_ptr<Scratch> scratch_;
 };
 
 }  // namespace qwen_image

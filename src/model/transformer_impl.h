@@ -24,8 +24,10 @@ struct Transformer::StreamNames {
 
 // Buffers that all blocks share. Joint ones hold the sequence [text, image].
 struct Transformer::Scratch {
-  Scratch(const TransformerConfig& config, int64_t img_tokens, int64_t txt_tokens)
-      : img_mod({1, 6 * config.inner_dim()}),
+  Scratch(const TransformerConfig& config, int64_t img, int64_t txt)
+      : img_tokens(img),
+        txt_tokens(txt),
+        img_mod({1, 6 * config.inner_dim()}),
         txt_mod({1, 6 * config.inner_dim()}),
         modulated({1, std::max(img_tokens, txt_tokens), config.inner_dim()}),
         branch({1, std::max(img_tokens, txt_tokens), config.inner_dim()}),
@@ -35,6 +37,7 @@ struct Transformer::Scratch {
         value(query.shape()),
         attn_output(query.shape()) {}
 
+  int64_t img_tokens, txt_tokens;
   Tensor img_mod, txt_mod;
   Tensor modulated;  // the input of the attention or the MLP, one stream at a time
   Tensor branch;     // their output
