@@ -32,11 +32,13 @@ int64_t WeightBytes(const std::filesystem::path& path) {
   return bytes;
 }
 
-// Residual streams, q, k, v, attention output, and the MLP's fourfold hidden layer.
+// In rows of inner_dim for a token: residual streams of both prompts (2), the input and output of a layer
+// (2), q, k, v and the attention's output (4), its packed keys and values (2), the MLP's fourfold hidden
+// layer (4), and that in 8 bits (1).
 int64_t TransformerWorkspace(const TransformerConfig& config, const GenerateRequest& request,
                              const Settings& settings) {
   const int64_t tokens = settings.grid.height * settings.grid.width + request.max_sequence_length;
-  return tokens * config.inner_dim() * 12 * kFloat;
+  return tokens * config.inner_dim() * 15 * kFloat;
 }
 
 // The decoder's last upsampling holds its input (half as many numbers) and its output, of base_dim channels a

@@ -18,10 +18,8 @@ void Int8Activations::Plane::Resize(int64_t tiles, int64_t tile_rows, int64_t de
 
 int64_t Int8Activations::tiles() const { return CeilDiv(rows_, tile_rows_); }
 
-int64_t Int8Activations::fine_rows() const {
-  int64_t count = 0;
-  for (int64_t tile = 0; tile < tiles(); ++tile) count += fine_tile(tile).count;
-  return count;
+int64_t Int8Activations::FineRowsBefore(int64_t tile) const {
+  return std::lower_bound(fine_rows_.begin(), fine_rows_.end(), tile * tile_rows_) - fine_rows_.begin();
 }
 
 Int8Rows Int8Activations::At(const Plane& plane, int64_t tile, int64_t first_group) const {
@@ -29,10 +27,10 @@ Int8Rows Int8Activations::At(const Plane& plane, int64_t tile, int64_t first_gro
   return {plane.a.data() + group * group_, plane.scales.data() + group, plane.sums.data() + group};
 }
 
-Int8RowSlot Int8Activations::Slot(Plane& plane, int64_t tile, int row) const {
-  const int64_t group = tile * (depth_ / group_) * tile_rows_;
+Int8RowSlot Int8Activations::Slot(Plane& plane, int64_t row) const {
+  const int64_t group = row / tile_rows_ * (depth_ / group_) * tile_rows_;
   return {plane.a.data() + group * group_, plane.scales.data() + group, plane.sums.data() + group, tile_rows_,
-          row};
+          static_cast<int>(row % tile_rows_)};
 }
 
 void Int8Activations::Quantize(int64_t rows, int64_t depth, int group, Int8Fineness fineness,
@@ -42,47 +40,37 @@ void Int8Activations::Quantize(int64_t rows, int64_t depth, int group, Int8Finen
   group_ = group;
   tile_rows_ = ChosenInt8Kernel().tile_rows;
   coarse_.Resize(tiles(), tile_rows_, depth, group);
-  fine_tiles_.assign(static_cast<size_t>(tiles()), {});
-  const auto quantize = [&](int64_t tile) { QuantizeTile(tile, fineness, source); };
-  ForTasks(tiles(), rows * depth, pool, quantize);
-
-  std::vector<int64_t> refined;  // tiles with rows that want a fine plane
-  for (int64_t tile = 0; tile < tiles(); ++tile) {
-    FineTile& fine = fine_tiles_[static_cast<size_t>(tile)];
-    if (fine.count == 0) continue;
-    fine.index = static_cast<int64_t>(refined.size());
-    refined.push_back(tile);
-  }
-  const auto count = static_cast<int64_t>(refined.size());
-  if (count == 0) return;
-  fine_.Resize(count, tile_rows_, depth, group);
-  ForTasks(count, count * tile_rows_ * depth, pool,
-           [&](int64_t i) { RefineTile(refined[static_cast<size_t>(i)], source); });
-}
-
-void Int8Activations::QuantizeTile(int64_t tile, Int8Fineness fineness, const RowSource& source) {
-  float* const buffer = ThreadScratch(depth_);
-  const int64_t first = tile * tile_rows_;
-  FineTile& fine = fine_tiles_[static_cast<size_t>(tile)];
-  for (int row = 0; row < std::min<int64_t>(tile_rows_, rows_ - first); ++row) {
-    const QuantizationError error =
-        QuantizeRow(source(first + row, buffer), depth_, group_, Slot(coarse_, tile, row));
-    const bool coarse = error.of_row > kInt8Limits.of_row || error.of_typical > kInt8Limits.of_typical;
-    if (coarse || fineness == Int8Fineness::kEverywhere) {
-      fine.rows[static_cast<size_t>(fine.count++)] = static_cast<uint8_t>(row);
+  constexpr int64_t kWanted = 0;  // until all rows that want one are known
+  fine_row_.assign(static_cast<size_t>(rows), -1);
+  ForTasks(tiles(), rows * depth, pool, [&](int64_t tile) {
+    float* const buffer = ThreadScratch(depth);
+    for (int64_t row = tile * tile_rows_; row < std::min(rows, (tile + 1) * tile_rows_); ++row) {
+      const QuantizationError error = QuantizeRow(source(row, buffer), depth, group, Slot(coarse_, row));
+      const bool coarse = error.of_row > kInt8Limits.of_row || error.of_typical > kInt8Limits.of_typical;
+      if (coarse || fineness == Int8Fineness::kEverywhere) fine_row_[static_cast<size_t>(row)] = kWanted;
     }
+  });
+
+  fine_rows_.clear();
+  for (int64_t row = 0; row < rows; ++row) {
+    int64_t& place = fine_row_[static_cast<size_t>(row)];
+    if (place != kWanted) continue;
+    place = static_cast<int64_t>(fine_rows_.size());
+    fine_rows_.push_back(row);
   }
+  const int64_t fine_tiles = CeilDiv(fine_rows(), tile_rows_);
+  fine_.Resize(fine_tiles, tile_rows_, depth, group);
+  ForTasks(fine_tiles, fine_rows() * depth, pool, [&](int64_t tile) { QuantizeFineTile(tile, source); });
 }
 
-void Int8Activations::RefineTile(int64_t tile, const RowSource& source) {
+void Int8Activations::QuantizeFineTile(int64_t fine_tile, const RowSource& source) {
   float* const buffer = ThreadScratch(2 * depth_);
   float* const rest = buffer + depth_;
-  const FineTile& fine = fine_tile(tile);
-  for (int i = 0; i < fine.count; ++i) {
-    const int row = fine.rows[static_cast<size_t>(i)];
-    const float* x = source(tile * tile_rows_ + row, buffer);
-    SubtractQuantized(x, depth_, group_, Slot(coarse_, tile, row), rest);
-    QuantizeRow(rest, depth_, group_, Slot(fine_, fine.index, i));
+  const int64_t first = fine_tile * tile_rows_;
+  for (int64_t place = first; place < std::min(fine_rows(), first + tile_rows_); ++place) {
+    const int64_t row = fine_rows_[static_cast<size_t>(place)];
+    SubtractQuantized(source(row, buffer), depth_, group_, Slot(coarse_, row), rest);
+    QuantizeRow(rest, depth_, group_, Slot(fine_, place));
   }
 }
 

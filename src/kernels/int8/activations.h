@@ -7,7 +7,6 @@
 // bits or as good as exact, whatever outliers it has; and that depends on no other row.
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <functional>
 #include <vector>
@@ -40,21 +39,17 @@ class Int8Activations {
   int group() const { return group_; }
   int tile_rows() const { return tile_rows_; }
   int64_t tiles() const;
-  int64_t fine_rows() const;  // how many have the fine plane
+  int64_t fine_rows() const { return static_cast<int64_t>(fine_rows_.size()); }  // that have the fine plane
 
   // A tile's rows from the group `first_group` on.
   Int8Rows Coarse(int64_t tile, int64_t first_group) const { return At(coarse_, tile, first_group); }
 
-  // Those rows of a tile that have a fine plane: its i-th row belongs to row rows[i] of the tile.
-  struct FineTile {
-    int64_t index = -1;  // among the fine plane's tiles
-    int count = 0;
-    std::array<uint8_t, kInt8MaxTileRows> rows = {};
-  };
-  const FineTile& fine_tile(int64_t tile) const { return fine_tiles_[static_cast<size_t>(tile)]; }
-  Int8Rows Fine(const FineTile& tile, int64_t first_group) const {
-    return At(fine_, tile.index, first_group);
-  }
+  // Rows with a fine plane stand in tiles of their own, close together: the place of a row among them, or −1,
+  // …
+  int64_t FineRow(int64_t row) const { return fine_row_[static_cast<size_t>(row)]; }
+  // … and how many there are before a tile (or, of `tiles()`, in all).
+  int64_t FineRowsBefore(int64_t tile) const;
+  Int8Rows Fine(int64_t fine_tile, int64_t first_group) const { return At(fine_, fine_tile, first_group); }
 
  private:
   struct Plane {
@@ -63,14 +58,14 @@ class Int8Activations {
     void Resize(int64_t tiles, int64_t tile_rows, int64_t depth, int group);
   };
   Int8Rows At(const Plane& plane, int64_t tile, int64_t first_group) const;
-  Int8RowSlot Slot(Plane& plane, int64_t tile, int row) const;
-  void QuantizeTile(int64_t tile, Int8Fineness fineness, const RowSource& source);
-  void RefineTile(int64_t tile, const RowSource& source);
+  Int8RowSlot Slot(Plane& plane, int64_t row) const;  // of the plane
+  void QuantizeFineTile(int64_t fine_tile, const RowSource& source);
 
   int64_t rows_ = 0, depth_ = 0;
   int group_ = 0, tile_rows_ = 0;
   Plane coarse_, fine_;
-  std::vector<FineTile> fine_tiles_;  // [tiles]
+  std::vector<int64_t> fine_row_;   // [rows]: the place in the fine plane, or −1
+  std::vector<int64_t> fine_rows_;  // the rows that have one
 };
 
 }  // namespace qwen_image

@@ -93,14 +93,10 @@ std::vector<double> Dequantized(const Int8Activations& x) {
           static_cast<double>(rows.scales[k / x.group() * x.tile_rows() + from]) * rows.a[four];
     }
   };
-  for (int64_t tile = 0; tile < x.tiles(); ++tile) {
-    const int64_t first = tile * x.tile_rows();
-    for (int r = 0; r < std::min<int64_t>(x.tile_rows(), x.rows() - first); ++r)
-      add(x.Coarse(tile, 0), r, first + r);
-    const Int8Activations::FineTile& fine = x.fine_tile(tile);
-    for (int i = 0; i < fine.count; ++i) {
-      add(x.Fine(fine, 0), i, first + fine.rows[static_cast<size_t>(i)]);
-    }
+  for (int64_t row = 0; row < x.rows(); ++row) {
+    add(x.Coarse(row / x.tile_rows(), 0), static_cast<int>(row % x.tile_rows()), row);
+    const int64_t fine = x.FineRow(row);
+    if (fine >= 0) add(x.Fine(fine / x.tile_rows(), 0), static_cast<int>(fine % x.tile_rows()), row);
   }
   return values;
 }

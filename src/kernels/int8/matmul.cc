@@ -62,9 +62,12 @@ HWY_EXPORT(FinishTile);
 constexpr int64_t kStripPanels = 4;
 constexpr int64_t kStripCols = kStripPanels * kInt8PanelCols;
 constexpr int64_t kStripBytes = 192 * 1024;
-// Many tasks, so that all threads end together; but the panels are unpacked once for each of them.
-constexpr int64_t kTaskRows = 384;
-static_assert(kTaskRows % 12 == 0, "a multiple of every kernel's tile_rows");
+// Panels are unpacked once for each task, so a task takes many rows: all of them if that gives every thread
+// enough tasks to end together with the others. (How the work is cut changes no bits.)
+constexpr int64_t kTasksPerThread = 24;
+constexpr int64_t kLeastRows = 96;
+// Between blocks of the depth the sums of a task's rows are kept, in L2 with the panels.
+constexpr int64_t kMostRows = 1152, kMostRowsBetweenBlocks = 576;
 
 struct Task {
   const Int8Product* product;
@@ -72,23 +75,38 @@ struct Task {
   int64_t col, cols;
 };
 
-void AddTasks(const Int8Product& product, std::vector<Task>& tasks) {
-  const int64_t tiles = product.x->tiles();
-  const int64_t parts = CeilDiv(product.x->rows(), kTaskRows);
-  const int64_t part_tiles = CeilDiv(tiles, parts);
-  for (int64_t col = 0; col < product.w->rows; col += kStripCols) {
-    for (int64_t tile = 0; tile < tiles; tile += part_tiles) {
-      tasks.push_back({&product, tile, std::min(part_tiles, tiles - tile), col,
-                       std::min(kStripCols, product.w->rows - col)});
-    }
-  }
-}
-
 // Blocks of the depth, all of about the same length, so that a strip has at most kStripBytes.
 int64_t DepthBlock(const WeightMatrix& w, int planes) {
   const int64_t most = std::min(kInt8MaxDepth, kStripBytes / (kStripCols * planes));
   const int64_t blocks = CeilDiv(w.cols, most);
   return RoundUp(CeilDiv(w.cols, blocks), Int8DepthUnit(w));
+}
+
+int64_t PartsOf(const Int8Product& product, int64_t all_strips, int threads) {
+  const int64_t rows = product.x->rows();
+  const int planes = Int8PlanesOf(*product.w, ChosenInt8Kernel());
+  const bool one_block = DepthBlock(*product.w, planes) >= product.w->cols;
+  const int64_t wanted = CeilDiv(kTasksPerThread * threads, all_strips);
+  return std::clamp(wanted, CeilDiv(rows, one_block ? kMostRows : kMostRowsBetweenBlocks),
+                    CeilDiv(rows, kLeastRows));
+}
+
+std::vector<Task> CutIntoTasks(std::span<const Int8Product> products, int threads) {
+  int64_t all_strips = 0;
+  for (const Int8Product& product : products) all_strips += CeilDiv(product.w->rows, kStripCols);
+  std::vector<Task> tasks;
+  for (const Int8Product& product : products) {
+    const int64_t tiles = product.x->tiles();
+    if (tiles == 0) continue;
+    const int64_t part_tiles = CeilDiv(tiles, PartsOf(product, all_strips, threads));
+    for (int64_t col = 0; col < product.w->rows; col += kStripCols) {
+      for (int64_t tile = 0; tile < tiles; tile += part_tiles) {
+        tasks.push_back({&product, tile, std::min(part_tiles, tiles - tile), col,
+                         std::min(kStripCols, product.w->rows - col)});
+      }
+    }
+  }
+  return tasks;
 }
 
 class TaskRun {
@@ -105,12 +123,14 @@ class TaskRun {
     panel_bytes_ = block_ * kInt8PanelCols;
     const int64_t q_floats = planes_ * panel_bytes_ / 4, scale_floats = groups * kInt8PanelCols;
     const int64_t panel_floats = q_floats + 2 * scale_floats;
-    const int64_t tile_floats = x_.tile_rows() * kInt8PanelCols;
-    partial_stride_ = tile_floats;
-    const bool one_block = block_ >= w_.cols;
-    const int64_t partial_floats = (one_block ? 1 : kStripPanels * task.tiles) * tile_floats;
-    float* next =
-        ThreadScratch(kStripPanels * panel_floats + panel_bytes_ / 4 + partial_floats + tile_floats);
+    tile_floats_ = x_.tile_rows() * kInt8PanelCols;
+    const int64_t first_fine = x_.FineRowsBefore(task.first_tile),
+                  end_fine = x_.FineRowsBefore(task.first_tile + task.tiles);
+    first_fine_tile_ = first_fine / x_.tile_rows();
+    fine_tiles_ = end_fine > first_fine ? CeilDiv(end_fine, x_.tile_rows()) - first_fine_tile_ : 0;
+    const int64_t kept_tiles = one_block() ? 1 : kStripPanels * task.tiles;
+    float* next = ThreadScratch(kStripPanels * panel_floats + panel_bytes_ / 4 +
+                                (kept_tiles + kStripPanels * fine_tiles_) * tile_floats_);
     for (Int8PanelBuffer& panel : panels_) {
       panel = {reinterpret_cast<uint8_t*>(next), next + q_floats, next + q_floats + scale_floats,
                panel_bytes_};
@@ -119,7 +139,7 @@ class TaskRun {
     unpacked_ = reinterpret_cast<uint8_t*>(next);
     next += panel_bytes_ / 4;
     fine_sums_ = next;
-    partial_ = next + tile_floats;
+    sums_ = next + kStripPanels * fine_tiles_ * tile_floats_;
   }
 
   void Run() {
@@ -135,38 +155,47 @@ class TaskRun {
       UnpackInt8Panel(w_, task_.col + p * kInt8PanelCols, PanelCols(p), first, depth, kernel_, unpacked_,
                       panels_[p]);
     }
+    for (int64_t t = 0; t < fine_tiles_; ++t) {
+      for (int64_t p = 0; p < panels; ++p) MultiplyFineTile(t, p, first, depth);
+    }
     for (int64_t t = 0; t < task_.tiles; ++t) {
       for (int64_t p = 0; p < panels; ++p) MultiplyTile(t, p, first, depth);
     }
   }
 
-  void MultiplyTile(int64_t t, int64_t p, int64_t first, int64_t depth) {
-    const int64_t tile = task_.first_tile + t, group = x_.group();
-    const int64_t row = tile * x_.tile_rows();
-    const int rows = static_cast<int>(std::min<int64_t>(x_.tile_rows(), x_.rows() - row));
-    float* const sums = block_ >= w_.cols ? partial_ : partial_ + (t * kStripPanels + p) * partial_stride_;
-    const Int8Panel panel = panels_[p].panel();
-    kernel_.multiply(x_.Coarse(tile, first / group), panel, depth / group, static_cast<int>(group), planes_,
-                     rows,
-                     /*add=*/first > 0, sums);
-    const Int8Activations::FineTile& fine = x_.fine_tile(tile);
-    if (fine.count > 0) {
-      kernel_.multiply(x_.Fine(fine, first / group), panel, depth / group, static_cast<int>(group), planes_,
-                       fine.count, /*add=*/false, fine_sums_);
-      AddFine(fine, sums);
-    }
-    if (first + depth == w_.cols) {
-      HWY_DYNAMIC_DISPATCH(FinishTile)
-      (product_, sums, row, rows, task_.col + p * kInt8PanelCols, PanelCols(p));
-    }
+  // Its first and last tile may hold rows of other tasks, which are computed in vain.
+  void MultiplyFineTile(int64_t t, int64_t p, int64_t first, int64_t depth) {
+    const int64_t tile = first_fine_tile_ + t, group = x_.group();
+    const int64_t rows = std::min<int64_t>(x_.tile_rows(), x_.fine_rows() - tile * x_.tile_rows());
+    Multiply(x_.Fine(tile, first / group), p, first, depth, rows, FineSums(t, p));
   }
 
-  void AddFine(const Int8Activations::FineTile& fine, float* sums) const {
-    for (int i = 0; i < fine.count; ++i) {
-      float* const to = sums + fine.rows[static_cast<size_t>(i)] * kInt8PanelCols;
-      for (int c = 0; c < kInt8PanelCols; ++c) to[c] += fine_sums_[i * kInt8PanelCols + c];
-    }
+  void MultiplyTile(int64_t t, int64_t p, int64_t first, int64_t depth) {
+    const int64_t tile = task_.first_tile + t, row = tile * x_.tile_rows();
+    const int64_t rows = std::min<int64_t>(x_.tile_rows(), x_.rows() - row);
+    float* const sums = one_block() ? sums_ : sums_ + (t * kStripPanels + p) * tile_floats_;
+    Multiply(x_.Coarse(tile, first / x_.group()), p, first, depth, rows, sums);
+    if (first + depth < w_.cols) return;
+    for (int64_t r = 0; r < rows && fine_tiles_ > 0; ++r) AddFine(row + r, p, sums + r * kInt8PanelCols);
+    HWY_DYNAMIC_DISPATCH(FinishTile)
+    (product_, sums, row, rows, task_.col + p * kInt8PanelCols, PanelCols(p));
   }
+
+  void Multiply(const Int8Rows& x, int64_t p, int64_t first, int64_t depth, int64_t rows, float* sums) {
+    kernel_.multiply(x, panels_[p].panel(), depth / x_.group(), x_.group(), planes_, static_cast<int>(rows),
+                     /*add=*/first > 0, sums);
+  }
+
+  void AddFine(int64_t row, int64_t p, float* sums) const {
+    const int64_t fine = x_.FineRow(row);
+    if (fine < 0) return;
+    const float* const from =
+        FineSums(fine / x_.tile_rows() - first_fine_tile_, p) + fine % x_.tile_rows() * kInt8PanelCols;
+    for (int c = 0; c < kInt8PanelCols; ++c) sums[c] += from[c];
+  }
+
+  float* FineSums(int64_t t, int64_t p) const { return fine_sums_ + (t * kStripPanels + p) * tile_floats_; }
+  bool one_block() const { return block_ >= w_.cols; }
 
   int64_t PanelCols(int64_t p) const {
     return std::min<int64_t>(kInt8PanelCols, task_.cols - p * kInt8PanelCols);
@@ -180,20 +209,20 @@ class TaskRun {
   const int planes_;
   const int64_t block_;  // of the depth
   int64_t panel_bytes_;
-  int64_t partial_stride_;
+  int64_t tile_floats_;
+  int64_t first_fine_tile_, fine_tiles_;
   Int8PanelBuffer panels_[kStripPanels];
   uint8_t* unpacked_;  // rows of one panel
-  float* fine_sums_;   // [tile_rows][kInt8PanelCols]
-  float* partial_;     // sums of all tiles between blocks of the depth; of one tile if there is one block
+  float* fine_sums_;   // [fine_tiles_][kStripPanels][tile_rows][kInt8PanelCols]
+  float* sums_;        // the same for all tiles, or one tile alone if the depth is one block
 };
 
 }  // namespace
 
 void Int8MatMul(std::span<const Int8Product> products, ThreadPool& pool) {
-  std::vector<Task> tasks;
+  const std::vector<Task> tasks = CutIntoTasks(products, pool.size());
   int64_t multiplications = 0;
   for (const Int8Product& product : products) {
-    AddTasks(product, tasks);
     multiplications += product.x->rows() * product.w->rows * product.w->cols;
   }
   ForTasks(static_cast<int64_t>(tasks.size()), multiplications, pool,
