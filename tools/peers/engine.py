@@ -48,7 +48,7 @@ class Engine:
         }
         return done, figures
 
-    def blocks(self, count, side, precision, bf16=False, steps=2, threads=None):
+    def blocks(self, count, side, precision, bf16=False, steps=4, threads=None):
         """Steps of a model of COUNT blocks; a short text encoder and a narrow VAE do the rest."""
         models = self.models
         transformer = models.transformer_bf16(count) if bf16 else models.transformer(count)

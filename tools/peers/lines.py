@@ -200,7 +200,7 @@ def blocks_1024(bench, fastest_sd):
         "blocks1024",
         "4 blocks, 1024×1024 (4096 + 23 tokens): seconds of a step",
         3,
-        [engine_blocks(bench, FAST, 15, side=1024, steps=1), sd_blocks(bench, (fastest_sd,), 50, 1024)],
+        [engine_blocks(bench, FAST, 15, side=1024, steps=2), sd_blocks(bench, (fastest_sd,), 50, 1024)],
     )
 
 
@@ -237,14 +237,14 @@ def scaling(bench):
         "4 blocks, 512×512, 1 and 2 threads: seconds of a step",
         3,
         [
-            engine_blocks(bench, FAST, 7, who="1 thread", threads=1, steps=1),
-            engine_blocks(bench, FAST, 5, who="2 threads", threads=2, steps=1),
+            engine_blocks(bench, FAST, 7, who="1 thread", threads=1),
+            engine_blocks(bench, FAST, 5, who="2 threads", threads=2),
         ],
     )
 
 
 def growth_with_resolution(bench):
-    engine = [engine_blocks(bench, FAST, 6, GROWTH_BLOCKS, side, f"{side}", steps=1) for side in RESOLUTIONS]
+    engine = [engine_blocks(bench, FAST, 6, GROWTH_BLOCKS, side, f"{side}", steps=2) for side in RESOLUTIONS]
     peers = [
         Contestant(f"{DIFFUSERS} 256", [Variant(diffusers_peer.VARIANT, lambda: bench.diffusers_blocks(256))], 12),
         Contestant(f"{SDCPP} 256", [Variant("q4_0", lambda: bench.run_sd(lambda sd: sd.blocks, 4, "q4_0", 256))], 6),
@@ -255,7 +255,7 @@ def growth_with_resolution(bench):
 
 
 def growth_with_blocks(bench):
-    contestants = [engine_blocks(bench, FAST, 6, count, 512, f"{count}", steps=1) for count in BLOCK_COUNTS]
+    contestants = [engine_blocks(bench, FAST, 6, count, 512, f"{count}", steps=2) for count in BLOCK_COUNTS]
     return Line("blocks", "growth with the number of blocks, 512×512: seconds of a step", 1, contestants)
 
 
