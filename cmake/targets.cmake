@@ -37,6 +37,9 @@ endfunction()
 # qwen_image_precompile(<target> [TEST]): the largest headers are parsed once, which saves a third of the build's time.
 # They are a matter of speed only: every file still includes what it uses.
 function(qwen_image_precompile NAME)
+  if(CMAKE_DISABLE_PRECOMPILE_HEADERS)
+    return()  # reusing another target's would still wait for that target
+  endif()
   set(OWNER qwen_image_files)
   set(HEADERS <algorithm> <filesystem> <functional> <map> <optional> <string> <vector> <fmt/format.h> <nlohmann/json.hpp>)
   if("TEST" IN_LIST ARGN)
