@@ -1,19 +1,13 @@
 // PNG pictures: 8-bit RGB out, with text metadata (UTF-8, iTXt); metadata in.
 #pragma once
 
-#include <cstdint>
 #include <filesystem>
 #include <map>
 #include <string>
-#include <vector>
+
+#include "core/rgb_image.h"
 
 namespace qwen_image {
-
-struct RgbImage {
-  int64_t width = 0;
-  int64_t height = 0;
-  std::vector<uint8_t> pixels;  // [height, width, 3]
-};
 
 // Written to a temporary name in the same folder and renamed: never a partial file under `path`. Nothing is
 // left behind on failure. Throws Error kCannotWrite.
