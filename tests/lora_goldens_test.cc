@@ -152,8 +152,9 @@ class LoraOnQuantized : public testing::TestWithParam<QuantizedCase> {
     const CancelFlag never;
     const Tensor embeds = random({1, 5, config.joint_attention_dim}, 4);
     const Transformer::Prompt prompt = {embeds};
+    const TokenGrid grid = {2, 3};
     const std::vector<Tensor> velocity = transformer.PredictVelocities(
-        random({1, 6, config.in_channels}, 3), {&prompt, 1}, 0.6f, {2, 3}, Compute{pool, never});
+        random({1, 6, config.in_channels}, 3), {&prompt, 1}, 0.6f, {&grid, 1}, Compute{pool, never});
     return {velocity[0].data(), velocity[0].data() + velocity[0].size()};
   }
   // Rank 3 for every matrix, about as large as the weights.

@@ -4,6 +4,7 @@
 #include <cstring>
 #include <random>
 
+#include "files/json.h"
 #include "files/testing.h"
 #include "model/text_encoder.h"
 #include "model/transformer.h"
@@ -44,21 +45,23 @@ bool SameBits(const Tensor& a, const Tensor& b) {
 
 class FastPrecision : public ::testing::TestWithParam<const char*> {
  protected:
-  static Transformer Load(Precision precision) {
+  static Transformer Load(Precision precision, bool zero_cond_t = false) {
     const TempFolder folder;
-    const fs::path config = kFormats / "configs/wide32/transformer/config.json";
-    folder.Write("config.json", ReadBytes(config));
+    Json config = ReadJsonFile(kFormats / "configs/wide32/transformer/config.json");
+    config["zero_cond_t"] = zero_cond_t;
+    folder.Write("config.json", config.dump());
     folder.Write(GetParam(), ReadBytes(kFormats / GetParam()));
     return Transformer(WeightStore(folder.path() / GetParam(), Component::kTransformer), {}, precision);
   }
   std::vector<Tensor> Predict(const Transformer& transformer, const std::vector<const Tensor*>& texts,
-                              CheckpointSink* sink = nullptr, int threads = 2) const {
+                              CheckpointSink* sink = nullptr, int threads = 2,
+                              const std::vector<TokenGrid>& pictures = {{5, 6}}) const {
     std::vector<Transformer::Prompt> prompts;
     for (const Tensor* text : texts) prompts.push_back({*text, Tap(sink)});
     ThreadPool pool(threads);
     const CancelFlag never;
     const Tensor latents = Random({1, 30, transformer.config().in_channels}, 1);
-    return transformer.PredictVelocities(latents, prompts, 0.6f, {5, 6}, Compute{pool, never});
+    return transformer.PredictVelocities(latents, prompts, 0.6f, pictures, Compute{pool, never});
   }
   Tensor Text(const Transformer& transformer, int64_t tokens) const {
     return Random({1, tokens, transformer.config().joint_attention_dim}, static_cast<unsigned>(tokens));
@@ -81,6 +84,21 @@ TEST_P(FastPrecision, HasTheSameBitsStepByStepAndOnAnyNumberOfThreads) {
   const std::vector<Tensor> fused = Predict(transformer, {&text});
   EXPECT_TRUE(SameBits(Predict(transformer, {&text}, &nobody)[0], fused[0]));
   EXPECT_TRUE(SameBits(Predict(transformer, {&text}, nullptr, 1)[0], fused[0]));
+}
+
+TEST_P(FastPrecision, HasTheSameBitsStepByStepWithReferences) {
+  const std::vector<TokenGrid> pictures = {{3, 5}, {3, 3}, {2, 3}};
+  std::vector<Tensor> velocities;
+  for (const bool zero_cond_t : {false, true}) {
+    const Transformer transformer = Load(Precision::kFast, zero_cond_t);
+    const Tensor text = Text(transformer, 7);
+    Nobody nobody;
+    std::vector<Tensor> fused = Predict(transformer, {&text}, nullptr, 2, pictures);
+    EXPECT_EQ(fused[0].dim(1), 15) << "of the picture that is drawn, not of the references";
+    EXPECT_TRUE(SameBits(Predict(transformer, {&text}, &nobody, 2, pictures)[0], fused[0])) << zero_cond_t;
+    velocities.push_back(std::move(fused[0]));
+  }
+  EXPECT_FALSE(SameBits(velocities[0], velocities[1])) << "references are modulated for t = 0";
 }
 
 TEST_P(FastPrecision, PromptsTogetherHaveTheBitsOfEachAlone) {

@@ -77,11 +77,15 @@ void Transformer::Bind(Precision precision) {
   binder.Finish();
 }
 
-// Positions are centred: a picture's row y has the position y − ⌈height / 2⌉. The text continues on the
-// diagonal, from the first position that no picture token uses.
-Transformer::RopeTable Transformer::MakeRope(int64_t text_tokens, TokenGrid grid) const {
+// Positions are centred: a picture's row y has the position y − ⌈height / 2⌉, and the n-th picture the frame
+// n. The text continues on the diagonal, from the first position that no picture token uses.
+Transformer::RopeTable Transformer::MakeRope(int64_t text_tokens, std::span<const TokenGrid> pictures) const {
   const int64_t half = config_.attention_head_dim / 2;
-  const int64_t tokens = text_tokens + grid.height * grid.width;
+  int64_t tokens = text_tokens, text_start = 0;
+  for (const TokenGrid& grid : pictures) {
+    tokens += grid.tokens();
+    text_start = std::max({text_start, grid.height / 2, grid.width / 2});
+  }
   RopeTable rope{Tensor({tokens, half}), Tensor({tokens, half})};
 
   // An axis's share of the row of `token`; it begins after the shares of the axes before it.
@@ -101,56 +105,69 @@ Transformer::RopeTable Transformer::MakeRope(int64_t text_tokens, TokenGrid grid
   const auto& axes = config_.axes_dims_rope;
   const int64_t height_begin = axes[0] / 2, width_begin = (axes[0] + axes[1]) / 2;
 
-  const int64_t text_start = std::max(grid.height / 2, grid.width / 2);
   for (int64_t t = 0; t < text_tokens; ++t) {
     fill(t, 0, 0, text_start + t);
     fill(t, 1, height_begin, text_start + t);
     fill(t, 2, width_begin, text_start + t);
   }
-  // A row's height and a column's width are the same for all its tokens, and all have the frame 0.
-  const int64_t top = grid.height - grid.height / 2, left = grid.width - grid.width / 2;
-  for (int64_t y = 0; y < grid.height; ++y) {
-    const int64_t first = text_tokens + y * grid.width;
-    if (y == 0) fill(first, 0, 0, 0);
-    fill(first, 1, height_begin, y - top);
-    for (int64_t x = 0; x < grid.width; ++x) {
-      if (y == 0) fill(first + x, 2, width_begin, x - left);
-      copy(text_tokens, first + x, 0, height_begin);
-      copy(first, first + x, height_begin, width_begin - height_begin);
-      copy(text_tokens + x, first + x, width_begin, half - width_begin);
+  // A row's height and a column's width are the same for all its tokens, and all of a picture its frame.
+  int64_t picture_begin = text_tokens;
+  for (size_t frame = 0; frame < pictures.size(); ++frame) {
+    const TokenGrid& grid = pictures[frame];
+    const int64_t top = grid.height - grid.height / 2, left = grid.width - grid.width / 2;
+    for (int64_t y = 0; y < grid.height; ++y) {
+      const int64_t first = picture_begin + y * grid.width;
+      if (y == 0) fill(first, 0, 0, static_cast<int64_t>(frame));
+      fill(first, 1, height_begin, y - top);
+      for (int64_t x = 0; x < grid.width; ++x) {
+        if (y == 0) fill(first + x, 2, width_begin, x - left);
+        copy(picture_begin, first + x, 0, height_begin);
+        copy(first, first + x, height_begin, width_begin - height_begin);
+        copy(picture_begin + x, first + x, width_begin, half - width_begin);
+      }
     }
+    picture_begin += grid.tokens();
   }
   return rope;
 }
 
+// [1, inner_dim]; with zero_cond_t [2, inner_dim]: the second row is for t = 0, which references have.
 Tensor Transformer::EmbedTimestep(float timestep, ThreadPool& pool, const Tap& tap) const {
   constexpr int64_t kHalf = kTimeChannels / 2;
-  Tensor time_proj({1, kTimeChannels});
-  for (int64_t i = 0; i < kHalf; ++i) {
-    const float exponent =
-        static_cast<float>(-std::log(10000.0)) * static_cast<float>(i) / static_cast<float>(kHalf);
-    const float angle = 1000.0f * (timestep * std::exp(exponent));
-    time_proj[i] = std::cos(angle);
-    time_proj[kHalf + i] = std::sin(angle);
+  const int64_t rows = config_.zero_cond_t ? 2 : 1;
+  Tensor time_proj({rows, kTimeChannels});
+  for (int64_t row = 0; row < rows; ++row) {
+    const float t = row == 0 ? timestep : 0.0f;
+    for (int64_t i = 0; i < kHalf; ++i) {
+      const float exponent =
+          static_cast<float>(-std::log(10000.0)) * static_cast<float>(i) / static_cast<float>(kHalf);
+      const float angle = 1000.0f * (t * std::exp(exponent));
+      time_proj.row(row)[i] = std::cos(angle);
+      time_proj.row(row)[kHalf + i] = std::sin(angle);
+    }
   }
   tap("time_text_embed.time_proj", time_proj);
 
-  Tensor hidden({1, config_.inner_dim()}), temb({1, config_.inner_dim()});
-  time_linear_1_(time_proj.data(), 1, hidden.data(), pool);
+  Tensor hidden({rows, config_.inner_dim()}), temb({rows, config_.inner_dim()});
+  time_linear_1_(time_proj.data(), rows, hidden.data(), pool);
   tap("time_text_embed.timestep_embedder.linear_1", hidden);
   Silu(hidden.data(), hidden.size(), hidden.data(), pool);
-  time_linear_2_(hidden.data(), 1, temb.data(), pool);
+  time_linear_2_(hidden.data(), rows, temb.data(), pool);
   tap("time_text_embed.timestep_embedder.linear_2", temb);
   tap("time_text_embed.timestep_embedder", temb);
   tap("time_text_embed", temb);
   return temb;
 }
 
-Transformer::Sequence Transformer::Embed(const Tensor& latents, const Prompt& prompt, TokenGrid grid,
-                                         ThreadPool& pool) const {
+Transformer::Sequence Transformer::Embed(const Tensor& latents, const Prompt& prompt, float timestep,
+                                         std::span<const TokenGrid> pictures, ThreadPool& pool) const {
   const int64_t dim = config_.inner_dim(), img_tokens = latents.dim(1), txt_tokens = prompt.embeds.dim(1);
-  Sequence sequence{Tensor({1, img_tokens, dim}), Tensor({1, txt_tokens, dim}), MakeRope(txt_tokens, grid),
-                    prompt.tap};
+  Sequence sequence{.img = Tensor({1, img_tokens, dim}),
+                    .txt = Tensor({1, txt_tokens, dim}),
+                    .drawn_tokens = pictures.front().tokens(),
+                    .silu_temb = {},
+                    .rope = MakeRope(txt_tokens, pictures),
+                    .tap = prompt.tap};
   img_in_(latents.data(), img_tokens, sequence.img.data(), pool);
   prompt.tap("img_in", sequence.img);
 
@@ -160,26 +177,34 @@ Transformer::Sequence Transformer::Embed(const Tensor& latents, const Prompt& pr
   prompt.tap("txt_norm", txt_normed);
   txt_in_(txt_normed.data(), txt_tokens, sequence.txt.data(), pool);
   prompt.tap("txt_in", sequence.txt);
+
+  Tensor temb = EmbedTimestep(timestep, pool, prompt.tap);
+  Silu(temb.data(), temb.size(), temb.data(), pool);  // every use of it starts with one
+  sequence.silu_temb = std::move(temb);
   return sequence;
 }
 
-Tensor Transformer::ProjectOut(Sequence& sequence, const Tensor& silu_temb, ThreadPool& pool) const {
-  const int64_t dim = config_.inner_dim();
+// Of the references nothing is wanted; but who listens is shown what the official model computes.
+Tensor Transformer::ProjectOut(Sequence& sequence, ThreadPool& pool) const {
+  const int64_t dim = config_.inner_dim(), out = proj_out_.weight.rows;
   Tensor& img = sequence.img;
   const Tap& tap = sequence.tap;
-  const int64_t tokens = img.dim(1);
+  const int64_t tokens = tap ? img.dim(1) : sequence.drawn_tokens;
   Tensor norm_out_mod({1, 2 * dim});  // here the order is [scale, shift]
-  norm_out_linear_(silu_temb.data(), 1, norm_out_mod.data(), pool);
+  norm_out_linear_(sequence.silu_temb.data(), 1, norm_out_mod.data(), pool);
   tap("norm_out.linear", norm_out_mod);
   LayerNorm(img.data(), tokens, dim, kTransformerEps, img.data(), pool);
   tap("norm_out.norm", img);
   Modulate(img.data(), tokens, dim, norm_out_mod.data(), norm_out_mod.data() + dim, img.data(), pool);
   tap("norm_out", img);
 
-  Tensor velocity({1, tokens, proj_out_.weight.rows});
+  Tensor velocity({1, tokens, out});
   proj_out_(img.data(), tokens, velocity.data(), pool);
   tap("proj_out", velocity);
-  return velocity;
+  if (tokens == sequence.drawn_tokens) return velocity;
+  Tensor drawn({1, sequence.drawn_tokens, out});
+  std::copy_n(velocity.data(), drawn.size(), drawn.data());
+  return drawn;
 }
 
 Transformer::Scratch& Transformer::ScratchFor(int64_t img_tokens, int64_t txt_tokens) const {
@@ -191,17 +216,14 @@ Transformer::Scratch& Transformer::ScratchFor(int64_t img_tokens, int64_t txt_to
 }
 
 std::vector<Tensor> Transformer::PredictVelocities(const Tensor& latents, std::span<const Prompt> prompts,
-                                                   float timestep, TokenGrid grid,
+                                                   float timestep, std::span<const TokenGrid> pictures,
                                                    const Compute& compute) const {
   ThreadPool& pool = compute.pool;
   std::vector<Sequence> sequences;
-  std::vector<Tensor> silu_tembs;  // every use of temb starts with a SiLU
   int64_t txt_tokens = 0;
   for (const Prompt& prompt : prompts) {
-    sequences.push_back(Embed(latents, prompt, grid, pool));
+    sequences.push_back(Embed(latents, prompt, timestep, pictures, pool));
     txt_tokens = std::max(txt_tokens, prompt.embeds.dim(1));
-    Tensor& temb = silu_tembs.emplace_back(EmbedTimestep(timestep, pool, prompt.tap));
-    Silu(temb.data(), temb.size(), temb.data(), pool);
   }
 
   Scratch& scratch = ScratchFor(latents.dim(1), txt_tokens);
@@ -212,8 +234,9 @@ std::vector<Tensor> Transformer::PredictVelocities(const Tensor& latents, std::s
       Sequence& sequence = sequences[j];
       const Tap tap = sequence.tap.Under("transformer_blocks.", static_cast<int64_t>(i), "");
       if (j == 0 || tap) {  // the timestep is the same for all, but a listener may change it for one
-        block.img.mod(silu_tembs[j].data(), 1, scratch.img_mod.data(), pool);
-        block.txt.mod(silu_tembs[j].data(), 1, scratch.txt_mod.data(), pool);
+        const float* silu_temb = sequence.silu_temb.data();
+        block.img.mod(silu_temb, scratch.img_mod.dim(0), scratch.img_mod.data(), pool);
+        block.txt.mod(silu_temb, 1, scratch.txt_mod.data(), pool);
       }
       if (block.can_fuse && !tap) {
         RunBlockFused(block, sequence, scratch, pool);
@@ -224,9 +247,7 @@ std::vector<Tensor> Transformer::PredictVelocities(const Tensor& latents, std::s
   }
 
   std::vector<Tensor> velocities;
-  for (size_t j = 0; j < sequences.size(); ++j) {
-    velocities.push_back(ProjectOut(sequences[j], silu_tembs[j], pool));
-  }
+  for (Sequence& sequence : sequences) velocities.push_back(ProjectOut(sequence, pool));
   return velocities;
 }
 

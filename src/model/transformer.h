@@ -38,6 +38,8 @@ TransformerConfig ReadTransformerConfig(const WeightStore& store);
 struct TokenGrid {
   int64_t height = 0;
   int64_t width = 0;
+
+  int64_t tokens() const { return height * width; }
 };
 
 class Transformer {
@@ -58,12 +60,13 @@ class Transformer {
     const Tensor& embeds;  // [1, text tokens, joint_attention_dim]
     Tap tap = {};
   };
-  // For each prompt the velocity [1, grid.height · grid.width, patch² · out_channels] at `timestep`, which
-  // runs from 1 (noise) to 0. Several prompts go through each block one after the other, so that its weights
-  // are read once.
-  std::vector<Tensor> PredictVelocities(const Tensor& latents /*[1, image tokens, in_channels]*/,
-                                        std::span<const Prompt> prompts, float timestep, TokenGrid grid,
-                                        const Compute& compute) const;
+  // For each prompt the velocity [1, tokens of the first picture, patch² · out_channels] at `timestep`, which
+  // runs from 1 (noise) to 0. The first picture is the one being drawn; those behind it are references, whose
+  // latents are clean. Several prompts go through each block one after the other, so that its weights are
+  // read once.
+  std::vector<Tensor> PredictVelocities(const Tensor& latents /*[1, tokens of all pictures, in_channels]*/,
+                                        std::span<const Prompt> prompts, float timestep,
+                                        std::span<const TokenGrid> pictures, const Compute& compute) const;
 
  private:
   struct Mlp {
@@ -91,10 +94,19 @@ class Transformer {
     int64_t begin = 0;
     int64_t count = 0;
   };
+  // Tokens of a stream that share their modulation; mod: [shift, scale, gate] for the attention, then for the
+  // MLP, [6 · inner_dim].
+  struct ModulatedSpan {
+    Span span;
+    float* mod = nullptr;
+  };
+  using Modulation = std::vector<ModulatedSpan>;
   struct Scratch;
   // What goes from block to block, for one prompt.
   struct Sequence {
-    Tensor img, txt;  // hidden states [1, tokens, inner_dim]
+    Tensor img, txt;           // hidden states [1, tokens, inner_dim]
+    int64_t drawn_tokens = 0;  // of img; the others are references
+    Tensor silu_temb;          // [1, inner_dim]; with zero_cond_t [2, inner_dim], for t = 0 too
     RopeTable rope;
     Tap tap;
   };
@@ -102,22 +114,34 @@ class Transformer {
   void Bind(Precision precision);
   Stream BindStream(WeightBinder& binder, const std::string& block, const StreamNames& names,
                     Precision precision) const;
-  RopeTable MakeRope(int64_t text_tokens, TokenGrid grid) const;
+  RopeTable MakeRope(int64_t text_tokens, std::span<const TokenGrid> pictures) const;
   Tensor EmbedTimestep(float timestep, ThreadPool& pool, const Tap& tap) const;
-  Sequence Embed(const Tensor& latents, const Prompt& prompt, TokenGrid grid, ThreadPool& pool) const;
-  Tensor ProjectOut(Sequence& sequence, const Tensor& silu_temb, ThreadPool& pool) const;
+  Sequence Embed(const Tensor& latents, const Prompt& prompt, float timestep,
+                 std::span<const TokenGrid> pictures, ThreadPool& pool) const;
+  Tensor ProjectOut(Sequence& sequence, ThreadPool& pool) const;
 
   Scratch& ScratchFor(int64_t img_tokens, int64_t txt_tokens) const;
+  Modulation ImgModulation(const Sequence& sequence, Scratch& s) const;
   void RunBlock(const Block& w, Sequence& sequence, Scratch& s, ThreadPool& pool, const Tap& tap) const;
-  void ProjectQkv(const Stream& w, const Tensor& hidden_states, float* mod, Span span, const RopeTable& rope,
-                  Scratch& s, ThreadPool& pool, const Tap& tap) const;
+  void ProjectQkv(const Stream& w, const Tensor& hidden_states, const Modulation& modulation, Span span,
+                  const RopeTable& rope, Scratch& s, ThreadPool& pool, const Tap& tap) const;
   void Attend(int64_t tokens, Scratch& s, ThreadPool& pool, const Tap& tap) const;
-  void FinishAttention(const Stream& w, Tensor& hidden_states, const float* mod, Span span, Scratch& s,
-                       ThreadPool& pool, const Tap& tap) const;
-  void RunMlp(const Stream& w, Tensor& hidden_states, float* mod, Scratch& s, ThreadPool& pool,
-              const Tap& tap) const;
+  void FinishAttention(const Stream& w, Tensor& hidden_states, const Modulation& modulation, Span span,
+                       Scratch& s, ThreadPool& pool, const Tap& tap) const;
+  void RunMlp(const Stream& w, Tensor& hidden_states, const Modulation& modulation, Scratch& s,
+              ThreadPool& pool, const Tap& tap) const;
+  void NormAndModulate(const Tensor& hidden_states, const Modulation& modulation, int64_t part, float* x,
+                       const char* norm, const char* modulated, ThreadPool& pool, const Tap& tap) const;
+  void TapGates(const Stream& w, const Modulation& modulation, int64_t part, Scratch& s,
+                const Tap& tap) const;
+  void AddGatedBranch(const Modulation& modulation, int64_t part, const Scratch& s, Tensor& hidden_states,
+                      ThreadPool& pool) const;
   // The same block with its steps fused; transformer_fused.cc.
   static bool CanFuse(const Block& w);
+  void QuantizeModulated(const Tensor& hidden_states, const Modulation& modulation, int64_t part,
+                         const Linear& layer, Int8Activations& to, ThreadPool& pool) const;
+  Int8Product Gated(const Linear& layer, const Int8Activations& x, const Modulation& modulation, int64_t part,
+                    Tensor& hidden_states) const;
   void RunBlockFused(const Block& w, Sequence& sequence, Scratch& s, ThreadPool& pool) const;
 
   TransformerConfig config_;

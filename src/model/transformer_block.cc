@@ -71,26 +71,79 @@ const Transformer::StreamNames Transformer::StreamNames::kTxt = {
     .stream = ":txt",
 };
 
+// With zero_cond_t (Edit-2511) references are modulated for t = 0.
+Transformer::Modulation Transformer::ImgModulation(const Sequence& sequence, Scratch& s) const {
+  const int64_t tokens = sequence.img.dim(1), drawn = sequence.drawn_tokens;
+  if (!config_.zero_cond_t || drawn == tokens) return {{{0, tokens}, s.img_mod.row(0)}};
+  return {{{0, drawn}, s.img_mod.row(0)}, {{drawn, tokens - drawn}, s.img_mod.row(1)}};
+}
+
+void Transformer::NormAndModulate(const Tensor& hidden_states, const Modulation& modulation, int64_t part,
+                                  float* x, const char* norm, const char* modulated, ThreadPool& pool,
+                                  const Tap& tap) const {
+  const int64_t dim = config_.inner_dim(), tokens = hidden_states.dim(1);
+  if (tap) {
+    LayerNorm(hidden_states.data(), tokens, dim, kTransformerEps, x, pool);
+    tap(norm, x, {1, tokens, dim});
+  }
+  for (const auto& [span, mod] : modulation) {
+    const float *shift = mod + (part + kShift) * dim, *scale = mod + (part + kScale) * dim;
+    float* rows = x + span.begin * dim;
+    if (tap) {
+      Modulate(rows, span.count, dim, scale, shift, rows, pool);
+    } else {
+      LayerNormModulate(hidden_states.row(span.begin), span.count, dim, kTransformerEps, scale, shift, rows,
+                        pool);
+    }
+  }
+  tap(modulated, x, {1, tokens, dim});
+}
+
+// The official block makes one gate for all tokens or, with zero_cond_t, one for each.
+void Transformer::TapGates(const Stream& w, const Modulation& modulation, int64_t part, Scratch& s,
+                           const Tap& tap) const {
+  const int64_t dim = config_.inner_dim();
+  s.token_gates = {};
+  if (!tap) return;
+  const char* name = part == kAttentionPart ? w.names->gate1 : w.names->gate2;
+  if (!config_.zero_cond_t || w.names != &StreamNames::kImg) {
+    tap(name, modulation.front().mod + (part + kGate) * dim, {1, dim});
+    return;
+  }
+  s.token_gates = Tensor({1, modulation.back().span.begin + modulation.back().span.count, dim});
+  for (const auto& [span, mod] : modulation) {
+    for (int64_t i = 0; i < span.count; ++i)
+      std::copy_n(mod + (part + kGate) * dim, dim, s.token_gates.row(span.begin + i));
+  }
+  tap(name, s.token_gates);
+}
+
+// hidden_states += gate · s.branch
+void Transformer::AddGatedBranch(const Modulation& modulation, int64_t part, const Scratch& s,
+                                 Tensor& hidden_states, ThreadPool& pool) const {
+  const int64_t dim = config_.inner_dim();
+  if (s.token_gates.size() > 0) {
+    for (int64_t i = 0; i < hidden_states.dim(1); ++i)
+      AddGated(s.branch.row(i), 1, dim, s.token_gates.row(i), hidden_states.row(i), pool);
+    return;
+  }
+  for (const auto& [span, mod] : modulation) {
+    AddGated(s.branch.row(span.begin), span.count, dim, mod + (part + kGate) * dim,
+             hidden_states.row(span.begin), pool);
+  }
+}
+
 // norm1, modulation, q/k/v with their norms and RoPE, into this stream's rows of the joint sequence.
-void Transformer::ProjectQkv(const Stream& w, const Tensor& hidden_states, float* mod, Span span,
-                             const RopeTable& rope, Scratch& s, ThreadPool& pool, const Tap& tap) const {
+void Transformer::ProjectQkv(const Stream& w, const Tensor& hidden_states, const Modulation& modulation,
+                             Span span, const RopeTable& rope, Scratch& s, ThreadPool& pool,
+                             const Tap& tap) const {
   const int64_t dim = config_.inner_dim(), heads = config_.num_attention_heads,
                 head_dim = config_.attention_head_dim;
   const StreamNames& names = *w.names;
-  float *shift = mod, *scale = mod + dim, *gate = mod + 2 * dim;
   const Shape flat = {1, span.count, dim}, split = {1, span.count, heads, head_dim};
   float *q = s.query.row(span.begin), *k = s.key.row(span.begin), *v = s.value.row(span.begin);
   float* x = s.modulated.data();
-
-  if (tap) {
-    LayerNorm(hidden_states.data(), span.count, dim, kTransformerEps, x, pool);
-    tap(names.norm1, x, flat);
-    Modulate(x, span.count, dim, scale, shift, x, pool);
-    tap(names.modulated1, x, flat);
-  } else {
-    LayerNormModulate(hidden_states.data(), span.count, dim, kTransformerEps, scale, shift, x, pool);
-  }
-  tap(names.gate1, gate, {1, dim});
+  NormAndModulate(hidden_states, modulation, kAttentionPart, x, names.norm1, names.modulated1, pool, tap);
 
   w.to_q(x, span.count, q, pool);
   tap(names.to_q, q, flat);
@@ -116,35 +169,24 @@ void Transformer::ProjectQkv(const Stream& w, const Tensor& hidden_states, float
 }
 
 // Output projection and gated residual of this stream's rows of the joint attention.
-void Transformer::FinishAttention(const Stream& w, Tensor& hidden_states, const float* mod, Span span,
-                                  Scratch& s, ThreadPool& pool, const Tap& tap) const {
-  const int64_t dim = config_.inner_dim();
+void Transformer::FinishAttention(const Stream& w, Tensor& hidden_states, const Modulation& modulation,
+                                  Span span, Scratch& s, ThreadPool& pool, const Tap& tap) const {
   const StreamNames& names = *w.names;
-  const float* gate = mod + 2 * dim;
   w.to_out(s.attn_output.row(span.begin), span.count, s.branch.data(), pool);
-  tap(names.to_out, s.branch.data(), {1, span.count, dim});
-  AddGated(s.branch.data(), span.count, dim, gate, hidden_states.data(), pool);
+  tap(names.to_out, s.branch.data(), {1, span.count, config_.inner_dim()});
+  TapGates(w, modulation, kAttentionPart, s, tap);
+  AddGatedBranch(modulation, kAttentionPart, s, hidden_states, pool);
   tap(names.attn_residual, hidden_states);
 }
 
 // norm2, modulation, MLP, gated residual.
-void Transformer::RunMlp(const Stream& w, Tensor& hidden_states, float* mod, Scratch& s, ThreadPool& pool,
-                         const Tap& tap) const {
+void Transformer::RunMlp(const Stream& w, Tensor& hidden_states, const Modulation& modulation, Scratch& s,
+                         ThreadPool& pool, const Tap& tap) const {
   const int64_t dim = config_.inner_dim(), tokens = hidden_states.dim(1);
   const StreamNames& names = *w.names;
-  float *shift = mod + 3 * dim, *scale = mod + 4 * dim, *gate = mod + 5 * dim;
   const Shape flat = {1, tokens, dim}, wide = {1, tokens, 4 * dim};
   float* x = s.modulated.data();
-
-  if (tap) {
-    LayerNorm(hidden_states.data(), tokens, dim, kTransformerEps, x, pool);
-    tap(names.norm2, x, flat);
-    Modulate(x, tokens, dim, scale, shift, x, pool);
-    tap(names.modulated2, x, flat);
-  } else {
-    LayerNormModulate(hidden_states.data(), tokens, dim, kTransformerEps, scale, shift, x, pool);
-  }
-  tap(names.gate2, gate, {1, dim});
+  NormAndModulate(hidden_states, modulation, kMlpPart, x, names.norm2, names.modulated2, pool, tap);
 
   w.mlp.proj(x, tokens, s.mlp_hidden.data(), pool);
   tap(names.mlp_proj, s.mlp_hidden.data(), wide);
@@ -153,7 +195,8 @@ void Transformer::RunMlp(const Stream& w, Tensor& hidden_states, float* mod, Scr
   w.mlp.out(s.mlp_hidden.data(), tokens, s.branch.data(), pool);
   tap(names.mlp_out, s.branch.data(), flat);
   tap(names.mlp, s.branch.data(), flat);
-  AddGated(s.branch.data(), tokens, dim, gate, hidden_states.data(), pool);
+  TapGates(w, modulation, kMlpPart, s, tap);
+  AddGatedBranch(modulation, kMlpPart, s, hidden_states, pool);
   tap(names.stream, hidden_states);
 }
 
@@ -176,13 +219,14 @@ void Transformer::RunBlock(const Block& w, Sequence& sequence, Scratch& s, Threa
   const Span txt_span = {0, txt.dim(1)}, img_span = {txt.dim(1), img.dim(1)};
   tap(w.img.names->mod, s.img_mod);
   tap(w.txt.names->mod, s.txt_mod);
-  ProjectQkv(w.img, img, s.img_mod.data(), img_span, sequence.rope, s, pool, tap);
-  ProjectQkv(w.txt, txt, s.txt_mod.data(), txt_span, sequence.rope, s, pool, tap);
+  const Modulation img_mod = ImgModulation(sequence, s), txt_mod = {{txt_span, s.txt_mod.data()}};
+  ProjectQkv(w.img, img, img_mod, img_span, sequence.rope, s, pool, tap);
+  ProjectQkv(w.txt, txt, txt_mod, txt_span, sequence.rope, s, pool, tap);
   Attend(txt_span.count + img_span.count, s, pool, tap);
-  FinishAttention(w.img, img, s.img_mod.data(), img_span, s, pool, tap);
-  FinishAttention(w.txt, txt, s.txt_mod.data(), txt_span, s, pool, tap);
-  RunMlp(w.img, img, s.img_mod.data(), s, pool, tap);
-  RunMlp(w.txt, txt, s.txt_mod.data(), s, pool, tap);
+  FinishAttention(w.img, img, img_mod, img_span, s, pool, tap);
+  FinishAttention(w.txt, txt, txt_mod, txt_span, s, pool, tap);
+  RunMlp(w.img, img, img_mod, s, pool, tap);
+  RunMlp(w.txt, txt, txt_mod, s, pool, tap);
 }
 
 }  // namespace qwen_image

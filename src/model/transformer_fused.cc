@@ -12,12 +12,6 @@ bool InGroupsOf(int group, std::initializer_list<const Linear*> layers) {
          });
 }
 
-Int8Product Gated(const Linear& layer, const Int8Activations& x, const float* gate, Tensor& hidden_states) {
-  Int8Product product = layer.ProductOf(x, hidden_states.data());
-  product.gate = gate;
-  return product;
-}
-
 Int8Product WithGelu(const Linear& layer, const Int8Activations& x, float* y) {
   Int8Product product = layer.ProductOf(x, y);
   product.gelu = true;
@@ -29,17 +23,6 @@ void QuantizeRows(const float* x, int64_t rows, const Linear& layer, Int8Activat
   to.Quantize(
       rows, cols, layer.int8_group, Int8Fineness::kWhereNeeded,
       [&](int64_t row, float*) { return x + row * cols; }, pool);
-}
-
-// LayerNorm and modulation of the hidden states, straight into 8 bits.
-void QuantizeModulated(const Tensor& hidden_states, const float* shift, const float* scale,
-                       const Linear& layer, Int8Activations& to, ThreadPool& pool) {
-  const int64_t cols = hidden_states.dim(2);
-  const auto modulated = [&](int64_t row, float* buffer) {
-    LayerNormModulate(hidden_states.row(row), 1, cols, kTransformerEps, scale, shift, buffer, pool);
-    return static_cast<const float*>(buffer);
-  };
-  to.Quantize(hidden_states.dim(1), cols, layer.int8_group, Int8Fineness::kWhereNeeded, modulated, pool);
 }
 
 }  // namespace
@@ -54,16 +37,41 @@ bool Transformer::CanFuse(const Block& w) {
   return can_fuse(w.img) && can_fuse(w.txt);
 }
 
+// LayerNorm and modulation of the hidden states, straight into 8 bits.
+void Transformer::QuantizeModulated(const Tensor& hidden_states, const Modulation& modulation, int64_t part,
+                                    const Linear& layer, Int8Activations& to, ThreadPool& pool) const {
+  const int64_t cols = hidden_states.dim(2);
+  const auto modulated = [&](int64_t row, float* buffer) {
+    const bool late = row >= modulation.back().span.begin;
+    const float* mod = late ? modulation.back().mod : modulation.front().mod;
+    LayerNormModulate(hidden_states.row(row), 1, cols, kTransformerEps, mod + (part + kScale) * cols,
+                      mod + (part + kShift) * cols, buffer, pool);
+    return static_cast<const float*>(buffer);
+  };
+  to.Quantize(hidden_states.dim(1), cols, layer.int8_group, Int8Fineness::kWhereNeeded, modulated, pool);
+}
+
+Int8Product Transformer::Gated(const Linear& layer, const Int8Activations& x, const Modulation& modulation,
+                               int64_t part, Tensor& hidden_states) const {
+  const int64_t gate = (part + kGate) * config_.inner_dim();
+  Int8Product product = layer.ProductOf(x, hidden_states.data());
+  product.gate = modulation.front().mod + gate;
+  if (modulation.size() > 1) {
+    product.late_row = modulation.back().span.begin;
+    product.late_gate = modulation.back().mod + gate;
+  }
+  return product;
+}
+
 void Transformer::RunBlockFused(const Block& w, Sequence& sequence, Scratch& s, ThreadPool& pool) const {
-  const int64_t dim = config_.inner_dim(), heads = config_.num_attention_heads,
-                head_dim = config_.attention_head_dim;
+  const int64_t heads = config_.num_attention_heads, head_dim = config_.attention_head_dim;
   Tensor &img = sequence.img, &txt = sequence.txt;
   const int64_t txt_tokens = txt.dim(1), img_tokens = img.dim(1);
-  const float *img_mod = s.img_mod.data(), *txt_mod = s.txt_mod.data();  // [shift, scale, gate] twice
+  const Modulation img_mod = ImgModulation(sequence, s), txt_mod = {{{0, txt_tokens}, s.txt_mod.data()}};
 
   // q, k and v of both streams.
-  QuantizeModulated(img, img_mod, img_mod + dim, w.img.to_q, s.img_int8, pool);
-  QuantizeModulated(txt, txt_mod, txt_mod + dim, w.txt.to_q, s.txt_int8, pool);
+  QuantizeModulated(img, img_mod, kAttentionPart, w.img.to_q, s.img_int8, pool);
+  QuantizeModulated(txt, txt_mod, kAttentionPart, w.txt.to_q, s.txt_int8, pool);
   const Int8Product qkv[] = {w.img.to_q.ProductOf(s.img_int8, s.query.row(txt_tokens)),
                              w.img.to_k.ProductOf(s.img_int8, s.key.row(txt_tokens)),
                              w.img.to_v.ProductOf(s.img_int8, s.value.row(txt_tokens)),
@@ -84,20 +92,20 @@ void Transformer::RunBlockFused(const Block& w, Sequence& sequence, Scratch& s, 
 
   QuantizeRows(s.attn_output.row(txt_tokens), img_tokens, w.img.to_out, s.img_int8, pool);
   QuantizeRows(s.attn_output.data(), txt_tokens, w.txt.to_out, s.txt_int8, pool);
-  const Int8Product out[] = {Gated(w.img.to_out, s.img_int8, img_mod + 2 * dim, img),
-                             Gated(w.txt.to_out, s.txt_int8, txt_mod + 2 * dim, txt)};
+  const Int8Product out[] = {Gated(w.img.to_out, s.img_int8, img_mod, kAttentionPart, img),
+                             Gated(w.txt.to_out, s.txt_int8, txt_mod, kAttentionPart, txt)};
   Int8MatMul(out, pool);
 
   // MLP
-  QuantizeModulated(img, img_mod + 3 * dim, img_mod + 4 * dim, w.img.mlp.proj, s.img_int8, pool);
-  QuantizeModulated(txt, txt_mod + 3 * dim, txt_mod + 4 * dim, w.txt.mlp.proj, s.txt_int8, pool);
+  QuantizeModulated(img, img_mod, kMlpPart, w.img.mlp.proj, s.img_int8, pool);
+  QuantizeModulated(txt, txt_mod, kMlpPart, w.txt.mlp.proj, s.txt_int8, pool);
   const Int8Product proj[] = {WithGelu(w.img.mlp.proj, s.img_int8, s.mlp_hidden.row(txt_tokens)),
                               WithGelu(w.txt.mlp.proj, s.txt_int8, s.mlp_hidden.data())};
   Int8MatMul(proj, pool);
   QuantizeRows(s.mlp_hidden.row(txt_tokens), img_tokens, w.img.mlp.out, s.img_int8, pool);
   QuantizeRows(s.mlp_hidden.data(), txt_tokens, w.txt.mlp.out, s.txt_int8, pool);
-  const Int8Product mlp_out[] = {Gated(w.img.mlp.out, s.img_int8, img_mod + 5 * dim, img),
-                                 Gated(w.txt.mlp.out, s.txt_int8, txt_mod + 5 * dim, txt)};
+  const Int8Product mlp_out[] = {Gated(w.img.mlp.out, s.img_int8, img_mod, kMlpPart, img),
+                                 Gated(w.txt.mlp.out, s.txt_int8, txt_mod, kMlpPart, txt)};
   Int8MatMul(mlp_out, pool);
 }
 

@@ -98,7 +98,7 @@ Tensor PredictNoise(const Pipeline::Impl& model, const Run& run, const Tensor& l
   std::vector<Transformer::Prompt> prompts = {{prompt_embeds, step_tap("")}};
   if (negative_embeds) prompts.push_back({*negative_embeds, step_tap(".neg")});
   std::vector<Tensor> velocities =
-      model.transformer.PredictVelocities(latents, prompts, timestep, run.settings.grid, run.compute);
+      model.transformer.PredictVelocities(latents, prompts, timestep, {&run.settings.grid, 1}, run.compute);
   Tensor velocity = std::move(velocities.front());
   if (negative_embeds) ApplyTrueCfg(velocities.back(), static_cast<float>(run.settings.cfg), velocity);
   model.transformer.ThrowIfDamaged();

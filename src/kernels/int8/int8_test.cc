@@ -291,6 +291,28 @@ TEST(Int8MatMul, FusedStepsHaveTheSameBits) {
   });
 }
 
+TEST(Int8MatMul, LateRowsHaveAGateOfTheirOwn) {
+  const int64_t rows = 13, cols = 37, depth = 128, late = 9;
+  const std::vector<float> x = Random(rows * depth, 1), gate = Random(cols, 6), late_gate = Random(cols, 7);
+  const Weights w = MlxWeights(cols, depth, 4, 64);
+  ForEachTarget([&] {
+    const Int8Activations quantized = Quantized(x, rows, depth, 64);
+    const std::vector<float> plain = Multiply(quantized, w.matrix);
+    std::vector<float> fused = Random(rows * cols, 8), want = fused;
+    const Int8Product product = {.x = &quantized,
+                                 .w = &w.matrix,
+                                 .gate = gate.data(),
+                                 .late_row = late,
+                                 .late_gate = late_gate.data(),
+                                 .y = fused.data()};
+    Int8MatMul({&product, 1}, FourThreads());
+    AddGated(plain.data(), late, cols, gate.data(), want.data(), OneThread());
+    AddGated(plain.data() + late * cols, rows - late, cols, late_gate.data(), want.data() + late * cols,
+             OneThread());
+    ExpectSame(fused, want);
+  });
+}
+
 TEST(Int8MatMul, RowsOfZerosTinyValuesAndNaN) {
   constexpr float kInfinity = std::numeric_limits<float>::infinity();
   std::vector<float> x(5 * 64, 0.0f);

@@ -1,6 +1,8 @@
 // y = x · wᵀ with x in 8 bits and w in up to 8: several times the speed of single precision.
 #pragma once
 
+#include <cstdint>
+#include <limits>
 #include <span>
 
 #include "core/threads.h"
@@ -16,7 +18,10 @@ struct Int8Product {
   const float* bias = nullptr;  // [w.rows], or none
   bool gelu = false;            // GeluTanh(x · wᵀ + bias)
   const float* gate = nullptr;  // [w.rows], or none: y += gate · (…) instead of y = …
-  float* y = nullptr;           // [rows, w.rows]
+  // Rows from this one on have another gate.
+  int64_t late_row = std::numeric_limits<int64_t>::max();
+  const float* late_gate = nullptr;  // [w.rows]
+  float* y = nullptr;                // [rows, w.rows]
 };
 
 // All of them at once, so that all threads are busy until the last one is done. No y may be another's.
