@@ -173,10 +173,10 @@ DecodedImage DecodeJpeg(std::string_view bytes, const std::string& where, const 
     Fail(ErrorKind::kBadInput, "{} is a JPEG picture with {} channels; 1, 3 and 4 are read", where,
          info.num_components);
   }
+  AddMetadata(info.marker_list, image);  // which are gone once the pixels are read
   image.pixels.resize(static_cast<size_t>(image.width * image.height * 3));
   std::vector<uint8_t> row(static_cast<size_t>(image.width * 4));
   reader.Call([&] { ReadRows(info, row.data(), image.pixels.data()); });
-  AddMetadata(info.marker_list, image);
   if (info.num_components == 4) image.notes.emplace_back("CMYK, converted to RGB");
   if (!reader.warning().empty())
     image.notes.push_back("damaged, parts of it may be wrong: " + Printable(reader.warning()));
