@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <span>
+#include <string_view>
 
 namespace qwen_image {
 
@@ -25,6 +26,7 @@ class MappedFile {
   MappedFile& operator=(MappedFile&& other) noexcept;
 
   std::span<const std::byte> bytes() const { return {data_, size_}; }
+  std::string_view text() const { return {reinterpret_cast<const char*>(data_), size_}; }
   const std::filesystem::path& path() const { return path_; }
   const FileStamp& stamp() const { return stamp_; }  // when it was mapped
   // When content, name or rights of the file were changed last, in nanoseconds: unlike the time in the stamp

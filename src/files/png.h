@@ -4,8 +4,10 @@
 #include <filesystem>
 #include <map>
 #include <string>
+#include <string_view>
 
 #include "core/rgb_image.h"
+#include "files/decoded_image.h"
 
 namespace qwen_image {
 
@@ -14,6 +16,9 @@ namespace qwen_image {
 void WritePng(const std::filesystem::path& path, const RgbImage& image,
               const std::map<std::string, std::string>& text);
 std::string EncodePng(const RgbImage& image);  // the file's bytes, without text
+
+// Throws Error kBadInput. `where` names the file in messages.
+DecodedImage DecodePng(std::string_view bytes, const std::string& where, const ImageLimits& limits);
 
 // Throw Error kBadInput. Sizes are checked before anything is allocated. Every kind of PNG becomes 8-bit RGB;
 // transparent pixels are laid on white.

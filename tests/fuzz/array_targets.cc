@@ -8,9 +8,11 @@
 #include <span>
 #include <string>
 
+#include "files/image.h"
 #include "files/npy.h"
 #include "files/npz.h"
 #include "files/png.h"
+#include "files/text.h"
 #include "inputs.h"
 #include "targets.h"
 
@@ -38,6 +40,19 @@ std::string WithRightChecksums(std::string_view bytes) {
 }
 
 }  // namespace
+
+void FuzzImage(std::string_view bytes) {
+  constexpr ImageLimits kLimits{.max_side = 512, .max_pixels = 1 << 15};  // larger ones only take longer
+  const std::string picture = bytes.starts_with("\x89PNG") ? WithRightChecksums(bytes) : std::string(bytes);
+  const ImageFile file = DecodeImage(picture, "input", kLimits);
+  if (file.image.pixels.size() != static_cast<size_t>(file.image.width * file.image.height * 3)) std::abort();
+  const MaskFile mask = DecodeMask(picture, "input", kLimits);
+  if (mask.image.width != file.image.width || mask.image.height != file.image.height) std::abort();
+  if (mask.image.pixels.size() * 3 != file.image.pixels.size()) std::abort();
+  for (const std::string& note : file.notes) {
+    if (note.empty() || note != Printable(note)) std::abort();
+  }
+}
 
 void FuzzNpy(std::string_view bytes) {
   ParseNpy(std::as_bytes(std::span(bytes)), "input.npy");

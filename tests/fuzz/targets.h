@@ -9,6 +9,7 @@ namespace qwen_image {
 void FuzzComponent(std::string_view bytes);  // a component's number, its config.json, NUL, its weights
 void FuzzConfig(std::string_view bytes);     // config.json of each component
 void FuzzGguf(std::string_view bytes);
+void FuzzImage(std::string_view bytes);    // a picture of any format, as a picture and as a mask
 void FuzzIndex(std::string_view bytes);    // *.safetensors.index.json
 void FuzzInspect(std::string_view bytes);  // a weight file, as `qwen-image inspect` reads it
 void FuzzLora(std::string_view bytes);
@@ -28,6 +29,7 @@ inline constexpr FuzzTarget kFuzzTargets[] = {
     {"component", FuzzComponent},
     {"config", FuzzConfig},
     {"gguf", FuzzGguf},
+    {"image", FuzzImage},
     {"index", FuzzIndex},
     {"inspect", FuzzInspect},
     {"lora", FuzzLora},

@@ -1,0 +1,15 @@
+// JPEG pictures: baseline and progressive, grey, colour and CMYK, pixel for pixel as Pillow reads them.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "files/decoded_image.h"
+
+namespace qwen_image {
+
+// Throws Error kBadInput, also if the file ends too early. `where` names the file in messages. A file that is
+// whole but has damaged data is decoded as far as possible, and a note says so.
+DecodedImage DecodeJpeg(std::string_view bytes, const std::string& where, const ImageLimits& limits);
+
+}  // namespace qwen_image
