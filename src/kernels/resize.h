@@ -1,0 +1,23 @@
+// Pictures in other sizes, with the bits of Pillow's Image.resize and torch's interpolate.
+#pragma once
+
+#include <cstdint>
+
+#include "core/rgb_image.h"
+#include "core/tensor.h"
+#include "core/threads.h"
+
+namespace qwen_image {
+
+enum class ResizeFilter { kBicubic, kLanczos };
+
+// Sides of 1 and more; throws Error kUsage otherwise, or if `pixels` is not as large as the sides say.
+RgbImage Resize(const RgbImage& image, int64_t width, int64_t height, ResizeFilter filter, ThreadPool& pool);
+GreyImage Resize(const GreyImage& image, int64_t width, int64_t height, ResizeFilter filter,
+                 ThreadPool& pool);
+
+// torch.nn.functional.interpolate(x, size=(height, width)), mode "nearest": [n, c, h, w] → [n, c, height,
+// width].
+Tensor InterpolateNearest(const Tensor& x, int64_t height, int64_t width);
+
+}  // namespace qwen_image
