@@ -1,3 +1,6 @@
+#include <cmath>
+#include <numbers>
+
 #include "kernels/kernels.h"
 #include "kernels/tasks.h"
 
@@ -102,6 +105,14 @@ void SiluMul(const float* gate, const float* up, int64_t count, float* y, Thread
 void GeluTanh(const float* x, int64_t count, float* y, ThreadPool& pool) {
   ForPieces(count, 2 * kFloat, pool, [&](int64_t begin, int64_t end) {
     HWY_DYNAMIC_DISPATCH(GeluTanhRange)(x + begin, end - begin, y + begin);
+  });
+}
+
+void Gelu(const float* x, int64_t count, float* y, ThreadPool& pool) {
+  ForPieces(count, 2 * kFloat, pool, [&](int64_t begin, int64_t end) {
+    // 1 + erf(z) = erfc(-z), which loses nothing where the sum cancels.
+    for (int64_t i = begin; i < end; ++i)
+      y[i] = 0.5f * x[i] * std::erfc(x[i] * -(1.0f / std::numbers::sqrt2_v<float>));
   });
 }
 

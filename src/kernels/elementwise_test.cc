@@ -65,11 +65,25 @@ TEST(GeluTanh, MatchesReference) {
   });
 }
 
+TEST(Gelu, MatchesReference) {
+  for (int64_t count : kCounts) {
+    const std::vector<float> x = Wide(count);
+    std::vector<float> got(x.size()), want(x.size());
+    Gelu(x.data(), count, got.data(), FourThreads());
+    reference::Gelu(x.data(), count, want.data());
+    // The rounding of z counts z² times as much in erfc(z).
+    ExpectNear(got, want, [&](int64_t i) {
+      const double v = x[i];
+      return (8 + 4 * v * v) * kUnit * std::abs(want[i]) + 1e-44;
+    });
+  }
+}
+
 TEST(Activations, HaveTheLimitsOfTheirFormulas) {
   const std::vector<float> x = {
       1e30f, -1e30f, 3e38f, -3e38f, 0.0f, -100.0f, std::numeric_limits<float>::quiet_NaN()};
   ForEachTarget([&] {
-    for (auto* activation : {&Silu, &GeluTanh}) {
+    for (auto* activation : {&Silu, &GeluTanh, &Gelu}) {
       std::vector<float> y(x.size());
       activation(x.data(), static_cast<int64_t>(x.size()), y.data(), OneThread());
       EXPECT_EQ(y[0], 1e30f);
@@ -129,7 +143,7 @@ TEST(Activations, DoNotDependOnPositionOrThreads) {
   const int64_t count = 50001;
   const std::vector<float> x = Wide(count);
   ForEachTarget([&] {
-    for (auto* activation : {&Silu, &GeluTanh}) {
+    for (auto* activation : {&Silu, &GeluTanh, &Gelu}) {
       std::vector<float> one(x.size()), four = x, alone(1);
       activation(x.data(), count, one.data(), OneThread());
       activation(four.data(), count, four.data(), FourThreads());  // in place

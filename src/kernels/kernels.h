@@ -142,6 +142,8 @@ void Silu(const float* x, int64_t count, float* y, ThreadPool& pool);
 void SiluMul(const float* gate, const float* up, int64_t count, float* y, ThreadPool& pool);
 // 0.5·x·(1 + tanh(√(2/π)·(x + 0.044715·x³)))
 void GeluTanh(const float* x, int64_t count, float* y, ThreadPool& pool);
+// x·(1 + erf(x/√2))/2, one number at a time: for few numbers
+void Gelu(const float* x, int64_t count, float* y, ThreadPool& pool);
 
 // Rotary position embeddings, in place; cos and sin are [tokens, head_dim / 2].
 // Pairs are neighbours (2i, 2i + 1): the transformer's complex numbers.
@@ -151,9 +153,10 @@ void RopeInterleaved(float* x /*[tokens, heads, head_dim]*/, int64_t tokens, int
 void RmsNormRope(float* x /*[tokens, heads, head_dim]*/, int64_t tokens, int64_t heads, int64_t head_dim,
                  const float* weight /*[head_dim]*/, float eps, const float* cos, const float* sin,
                  ThreadPool& pool);
-// Pairs are halves (i, i + head_dim / 2): the text encoder's rotate_half.
+// Pairs are halves (i, i + head_dim / 2): the text encoder's rotate_half. From one token to the next it is
+// `stride` floats.
 void RopeHalves(float* x /*[tokens, heads, head_dim]*/, int64_t tokens, int64_t heads, int64_t head_dim,
-                const float* cos, const float* sin, ThreadPool& pool);
+                int64_t stride, const float* cos, const float* sin, ThreadPool& pool);
 
 // The instruction set in use, e.g. "AVX2", for reports.
 std::string InstructionSet();

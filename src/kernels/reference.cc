@@ -175,6 +175,13 @@ void GeluTanh(const float* x, int64_t count, float* y) {
   }
 }
 
+void Gelu(const float* x, int64_t count, float* y) {
+  for (int64_t i = 0; i < count; ++i) {
+    const double v = x[i];
+    y[i] = static_cast<float>(0.5 * v * std::erfc(-v / std::numbers::sqrt2));
+  }
+}
+
 void RopeInterleaved(float* x, int64_t tokens, int64_t heads, int64_t head_dim, const float* cos,
                      const float* sin) {
   const int64_t half = head_dim / 2;

@@ -27,6 +27,7 @@ void Add(const float* a, const float* b, int64_t count, float* y);
 void Silu(const float* x, int64_t count, float* y);
 void SiluMul(const float* gate, const float* up, int64_t count, float* y);
 void GeluTanh(const float* x, int64_t count, float* y);
+void Gelu(const float* x, int64_t count, float* y);
 
 void RopeInterleaved(float* x, int64_t tokens, int64_t heads, int64_t head_dim, const float* cos,
                      const float* sin);

@@ -78,11 +78,12 @@ void RmsNormRopeTokens(float* x, int64_t tokens, int64_t heads, int64_t head_dim
   }
 }
 
-void RopeHalvesTokens(float* x, int64_t tokens, int64_t heads, int64_t head_dim, const float* cos,
-                      const float* sin) {
+void RopeHalvesTokens(float* tokens_x, int64_t tokens, int64_t heads, int64_t head_dim, int64_t stride,
+                      const float* cos, const float* sin) {
   const F32 d;
   const int64_t half = head_dim / 2;
   for (int64_t t = 0; t < tokens; ++t, cos += half, sin += half) {
+    float* x = tokens_x + t * stride;
     for (int64_t h = 0; h < heads; ++h, x += head_dim) {
       int64_t i = 0;
       for (; i + kLanes <= half; i += kLanes) {
@@ -129,13 +130,13 @@ void RmsNormRope(float* x, int64_t tokens, int64_t heads, int64_t head_dim, cons
   });
 }
 
-void RopeHalves(float* x, int64_t tokens, int64_t heads, int64_t head_dim, const float* cos, const float* sin,
-                ThreadPool& pool) {
+void RopeHalves(float* x, int64_t tokens, int64_t heads, int64_t head_dim, int64_t stride, const float* cos,
+                const float* sin, ThreadPool& pool) {
   const int64_t size = heads * head_dim;
   ForPieces(tokens, size * static_cast<int64_t>(sizeof(float)), pool, [&](int64_t begin, int64_t end) {
     const int64_t angle = begin * (head_dim / 2);
     HWY_DYNAMIC_DISPATCH(RopeHalvesTokens)
-    (x + begin * size, end - begin, heads, head_dim, cos + angle, sin + angle);
+    (x + begin * stride, end - begin, heads, head_dim, stride, cos + angle, sin + angle);
   });
 }
 

@@ -21,8 +21,13 @@ struct Angles {
 
 using Rope = void (*)(float*, int64_t, int64_t, int64_t, const float*, const float*, ThreadPool&);
 using ReferenceRope = void (*)(float*, int64_t, int64_t, int64_t, const float*, const float*);
+void DenseRopeHalves(float* x, int64_t tokens, int64_t heads, int64_t head_dim, const float* cos,
+                     const float* sin, ThreadPool& pool) {
+  RopeHalves(x, tokens, heads, head_dim, heads * head_dim, cos, sin, pool);
+}
+
 constexpr std::pair<Rope, ReferenceRope> kRopes[] = {{&RopeInterleaved, &reference::RopeInterleaved},
-                                                     {&RopeHalves, &reference::RopeHalves}};
+                                                     {&DenseRopeHalves, &reference::RopeHalves}};
 constexpr int64_t kShapes[][3] = {{1, 1, 2}, {3, 2, 24}, {5, 3, 6}, {7, 2, 80}, {60, 24, 128}, {4, 1, 34}};
 
 TEST(Rope, MatchesReference) {
@@ -62,6 +67,25 @@ TEST(RmsNormRope, IsRmsNormThenRopeInterleaved) {
       reference::RmsNormRope(want.data(), tokens, heads, head_dim, weight.data(), 1e-6f, angles.cos.data(),
                              angles.sin.data());
       EXPECT_LE(Nmse(separate, want), 1e-12);
+    }
+  });
+}
+
+TEST(RopeHalves, LeavesWhatIsBetweenTokens) {
+  ForEachTarget([] {
+    for (const auto& [tokens, heads, head_dim] : kShapes) {
+      const int64_t size = heads * head_dim, stride = size + 3;
+      const Angles angles(tokens * head_dim / 2);
+      const std::vector<float> x = Random(tokens * stride, 6);
+      std::vector<float> got = x, want = x;
+      RopeHalves(got.data(), tokens, heads, head_dim, stride, angles.cos.data(), angles.sin.data(),
+                 FourThreads());
+      for (int64_t t = 0; t < tokens; ++t) {
+        const int64_t angle = t * head_dim / 2;
+        RopeHalves(want.data() + t * stride, 1, heads, head_dim, size, angles.cos.data() + angle,
+                   angles.sin.data() + angle, OneThread());
+      }
+      ExpectSame(got, want);
     }
   });
 }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string_view>
 #include <vector>
 
@@ -25,15 +26,36 @@ inline constexpr PromptTemplate kTextToImageTemplate = {
     "relationships of the objects and background:<|im_end|>\n<|im_start|>user\n",
     "<|im_end|>\n<|im_start|>assistant\n", 34};
 
+// The same of pipeline_qwenimage_edit.py and pipeline_qwenimage_edit_plus.py, which begin alike. Pictures
+// come between the prefix and the prompt; nothing is ever cut off.
+inline constexpr PromptTemplate kEditTemplate = {
+    "<|im_start|>system\nDescribe the key features of the input image (color, shape, size, texture, objects, "
+    "background), then explain how the user's text instruction should alter or modify the image. Generate a "
+    "new image that meets the user's requirements while maintaining consistency with the original input "
+    "where appropriate.<|im_end|>\n<|im_start|>user\n",
+    "<|im_end|>\n<|im_start|>assistant\n", 64};
+enum class EditTemplate {
+  kEdit,      // one picture: Qwen-Image-Edit
+  kEditPlus,  // "Picture 1: " before the first, and so on: Edit-2509, Edit-2511
+};
+
 struct EncodedPrompt {
   std::vector<int64_t> ids;
   int64_t dropped = 0;        // leading ids whose hidden states are thrown away
   int64_t prompt_tokens = 0;  // the prompt's own tokens, before truncation and without the template's
   bool truncated = false;     // ids were cut off on the right, as the official tokenizer call does
+  int64_t image_token = -1;   // of edits: the id that stands for pictures
 };
 
 // Throws Error kUsage if the prompt is not valid UTF-8.
 EncodedPrompt EncodePrompt(const Tokenizer& tokenizer, std::string_view prompt,
                            Tokenizer::SpecialTokens special = Tokenizer::SpecialTokens::kLiteral);
+
+// The prompt of an edit: `image_tokens` says how many tokens each picture takes (ImageGrid::tokens). Throws
+// Error kUsage if the prompt is not valid UTF-8, brings image tokens of its own (kParse), or the template is
+// for another number of pictures; kBadInput if the tokenizer has no image token.
+EncodedPrompt EncodeEditPrompt(const Tokenizer& tokenizer, std::string_view prompt, EditTemplate kind,
+                               std::span<const int64_t> image_tokens,
+                               Tokenizer::SpecialTokens special = Tokenizer::SpecialTokens::kLiteral);
 
 }  // namespace qwen_image

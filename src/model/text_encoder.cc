@@ -1,6 +1,5 @@
 #include "model/text_encoder.h"
 
-#include <cmath>
 #include <cstddef>
 
 #include "core/fail.h"
@@ -42,21 +41,6 @@ void TextEncoder::Bind(Precision precision) {
   binder.Finish();
 }
 
-TextEncoder::Rope TextEncoder::MakeRope(int64_t tokens) const {
-  const int64_t half = config_.head_dim() / 2;
-  Rope rope{Tensor({tokens, half}), Tensor({tokens, half})};
-  for (int64_t i = 0; i < half; ++i) {
-    const float exponent = static_cast<float>(2 * i) / static_cast<float>(config_.head_dim());
-    const float inv_freq = 1.0f / std::pow(static_cast<float>(config_.rope_theta), exponent);
-    for (int64_t t = 0; t < tokens; ++t) {
-      const float angle = static_cast<float>(t) * inv_freq;
-      rope.cos.row(t)[i] = std::cos(angle);
-      rope.sin.row(t)[i] = std::sin(angle);
-    }
-  }
-  return rope;
-}
-
 Tensor TextEncoder::EmbedTokens(const std::vector<int64_t>& input_ids) const {
   const int64_t hidden = config_.hidden_size;
   Tensor x({1, static_cast<int64_t>(input_ids.size()), hidden});
@@ -88,8 +72,9 @@ void TextEncoder::RunSelfAttention(const SelfAttention& w, const Tensor& x, cons
   w.v_proj(x.data(), tokens, v.data(), pool);
   tap("v_proj", v);
 
-  RopeHalves(q.data(), tokens, heads, head_dim, rope.cos.data(), rope.sin.data(), pool);
-  RopeHalves(k.data(), tokens, kv_heads, head_dim, rope.cos.data(), rope.sin.data(), pool);
+  const float *const cos = rope.cos.data(), *const sin = rope.sin.data();
+  RopeHalves(q.data(), tokens, heads, head_dim, heads * head_dim, cos, sin, pool);
+  RopeHalves(k.data(), tokens, kv_heads, head_dim, kv_heads * head_dim, cos, sin, pool);
 
   Tensor attended({1, tokens, heads * head_dim});
   Attention(q.data(), k.data(), v.data(),
@@ -138,13 +123,14 @@ void TextEncoder::RunLayer(const Layer& w, Tensor& hidden_states, const Rope& ro
   Add(hidden_states.data(), out.data(), out.size(), hidden_states.data(), pool);
 }
 
-Tensor TextEncoder::Encode(const std::vector<int64_t>& input_ids, const Compute& compute,
-                           const Tap& tap) const {
+Tensor TextEncoder::Encode(const std::vector<int64_t>& input_ids, const PromptImages* images,
+                           const Compute& compute, const Tap& tap) const {
   const Tap model = tap.Under("model.language_model.");
+  const Rope rope = MakeRope(GetRopeIndex(input_ids, images));
   Tensor hidden_states = EmbedTokens(input_ids);
   model("embed_tokens", hidden_states);
+  if (images) SpliceImages(input_ids, *images, hidden_states);
 
-  const Rope rope = MakeRope(hidden_states.dim(1));
   for (size_t i = 0; i < layers_.size(); ++i) {
     compute.Continue(i, layers_.size());
     RunLayer(layers_[i], hidden_states, rope, compute.pool,

@@ -3,10 +3,12 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "core/checkpoint.h"
 #include "core/tensor.h"
+#include "model/image_grid.h"
 #include "model/layers.h"
 #include "weights/weight_store.h"
 
@@ -21,6 +23,7 @@ struct TextEncoderConfig {
   int64_t num_key_value_heads = 0;
   double rms_norm_eps = 1e-6;
   double rope_theta = 1e6;
+  std::vector<int64_t> mrope_section;  // how the axes of a position (t, h, w, t, …) share the frequencies
 
   int64_t head_dim() const { return hidden_size / num_attention_heads; }
 };
@@ -28,6 +31,18 @@ struct TextEncoderConfig {
 // From config.json in both of its shapes, flat or with a nested text_config; without one, from GGUF's
 // metadata and the shapes of the tensors. Throws Error kBadInput.
 TextEncoderConfig ReadTextEncoderConfig(const WeightStore& store);
+
+// Pictures in a prompt: what stands for the image tokens of its ids.
+struct PromptImages {
+  const Tensor& embeds;              // [tokens of all pictures, hidden_size], from VisionEncoder::Encode
+  std::span<const ImageGrid> grids;  // in the order of the prompt
+  int64_t image_token;               // EncodedPrompt::image_token
+  int64_t spatial_merge_size = 2;    // VisionEncoderConfig::spatial_merge_size
+};
+
+// get_rope_index of transformers' Qwen2.5-VL: the positions of text and pictures on three axes (time, height,
+// width), [3, tokens]. Throws Error kBadInput if the image tokens do not come in one run for each picture.
+std::vector<int64_t> GetRopeIndex(std::span<const int64_t> input_ids, const PromptImages* images);
 
 class TextEncoder {
  public:
@@ -37,7 +52,14 @@ class TextEncoder {
   const WeightStore& store() const { return store_; }
 
   // Hidden states after the final norm, [1, tokens, hidden_size].
-  Tensor Encode(const std::vector<int64_t>& input_ids, const Compute& compute, const Tap& tap = {}) const;
+  Tensor Encode(const std::vector<int64_t>& input_ids, const Compute& compute, const Tap& tap = {}) const {
+    return Encode(input_ids, nullptr, compute, tap);
+  }
+  // The same with pictures. Throws Error kBadInput if they do not fit the ids or this model.
+  Tensor Encode(const std::vector<int64_t>& input_ids, const PromptImages& images, const Compute& compute,
+                const Tap& tap = {}) const {
+    return Encode(input_ids, &images, compute, tap);
+  }
 
  private:
   struct SelfAttention {
@@ -57,7 +79,11 @@ class TextEncoder {
   };
 
   void Bind(Precision precision);
-  Rope MakeRope(int64_t tokens) const;
+  Tensor Encode(const std::vector<int64_t>& input_ids, const PromptImages* images, const Compute& compute,
+                const Tap& tap) const;
+  Rope MakeRope(const std::vector<int64_t>& position_ids /*[3, tokens]*/) const;
+  void SpliceImages(const std::vector<int64_t>& input_ids, const PromptImages& images,
+                    Tensor& inputs_embeds /*[1, tokens, hidden_size]*/) const;
   Tensor EmbedTokens(const std::vector<int64_t>& input_ids) const;
   void RunSelfAttention(const SelfAttention& w, const Tensor& x, const Rope& rope, Tensor& out,
                         ThreadPool& pool, const Tap& tap) const;

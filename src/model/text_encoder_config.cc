@@ -1,6 +1,5 @@
 // What the text encoder's config says, or the tensors and metadata of a single file.
 #include <algorithm>
-#include <charconv>
 
 #include "core/fail.h"
 #include "model/text_encoder.h"
@@ -9,31 +8,28 @@
 namespace qwen_image {
 namespace {
 
-// Only plain rotary embeddings: with text alone the three axes of M-RoPE carry the same position, so that
-// mrope_section, which splits the frequencies between the axes, changes nothing.
-double ReadRopeTheta(const ConfigReader& config) {
+// As in Qwen2.5-VL, which has 16, 24, 24 of 64.
+std::vector<int64_t> UsualMropeSection(int64_t head_dim) {
+  const int64_t time = head_dim / 8, height = (head_dim / 2 - time) / 2;
+  return {time, height, head_dim / 2 - time - height};
+}
+
+// Only plain rotary embeddings. mrope_section counts with pictures alone, so it is checked where they come.
+void ReadRope(const ConfigReader& config, TextEncoderConfig& c) {
+  c.mrope_section = UsualMropeSection(c.head_dim());
+  c.rope_theta = config.Number("rope_theta", c.rope_theta);
   const char* key = config.Has("rope_parameters") ? "rope_parameters" : "rope_scaling";
-  if (!config.Has(key)) return config.Number("rope_theta", 1e6);
+  if (!config.Has(key)) return;
   const ConfigReader rope = config.Object(key);
   const std::string type = rope.String("rope_type", rope.String("type", "default"));
   if (type != "default" && type != "mrope") {
     Fail(ErrorKind::kBadInput, "{}: rope type \"{}\" is not supported (expected default or mrope)",
          config.where(), type);
   }
-  return rope.Number("rope_theta", config.Number("rope_theta", 1e6));
-}
-
-// A number of GGUF's metadata, as llama.cpp writes it for this architecture.
-double MetadataNumber(const WeightStore& store, const char* key, double fallback) {
-  const std::string text = store.Metadata(std::string("qwen2vl.") + key);
-  double value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  return error == std::errc() && end == text.data() + text.size() && !text.empty() ? value : fallback;
-}
-
-int64_t MetadataCount(const WeightStore& store, const char* key, int64_t fallback) {
-  const double value = MetadataNumber(store, key, static_cast<double>(fallback));
-  return value >= 1 && value <= 1e6 ? static_cast<int64_t>(value) : fallback;
+  c.rope_theta = rope.Number("rope_theta", c.rope_theta);
+  if (!rope.Has("mrope_section")) return;
+  std::vector<int64_t> section = rope.Ints("mrope_section", 0, 1 << 20);
+  if (!section.empty()) c.mrope_section = std::move(section);
 }
 
 TextEncoderConfig ConfigOfTensors(const WeightStore& store) {
@@ -45,13 +41,13 @@ TextEncoderConfig ConfigOfTensors(const WeightStore& store) {
   c.intermediate_size = store.Rows(layer + "mlp.gate_proj.weight");
   c.num_hidden_layers = store.CountModules("model.language_model.layers.");
   c.num_attention_heads =
-      MetadataCount(store, "attention.head_count", std::max<int64_t>(c.hidden_size / kHeadDim, 1));
+      store.MetadataCount("qwen2vl.attention.head_count", std::max<int64_t>(c.hidden_size / kHeadDim, 1));
   const int64_t head_dim = std::max<int64_t>(c.hidden_size / c.num_attention_heads, 1);
   c.num_key_value_heads =
-      MetadataCount(store, "attention.head_count_kv",
-                    std::max<int64_t>(store.Rows(layer + "self_attn.k_proj.bias") / head_dim, 1));
-  c.rms_norm_eps = MetadataNumber(store, "attention.layer_norm_rms_epsilon", c.rms_norm_eps);
-  c.rope_theta = MetadataNumber(store, "rope.freq_base", c.rope_theta);
+      store.MetadataCount("qwen2vl.attention.head_count_kv",
+                          std::max<int64_t>(store.Rows(layer + "self_attn.k_proj.bias") / head_dim, 1));
+  c.rms_norm_eps = store.MetadataNumber("qwen2vl.attention.layer_norm_rms_epsilon", c.rms_norm_eps);
+  c.rope_theta = store.MetadataNumber("qwen2vl.rope.freq_base", c.rope_theta);
   if (head_dim * c.num_attention_heads != c.hidden_size || head_dim % 2 != 0 ||
       c.num_attention_heads % c.num_key_value_heads != 0 ||
       c.num_key_value_heads * head_dim != store.Rows(layer + "self_attn.k_proj.bias")) {
@@ -60,6 +56,7 @@ TextEncoderConfig ConfigOfTensors(const WeightStore& store) {
          "Qwen2.5-VL does; put its config.json beside it",
          store.path().string(), c.hidden_size);
   }
+  c.mrope_section = UsualMropeSection(head_dim);
   return c;
 }
 
@@ -78,13 +75,13 @@ TextEncoderConfig ReadTextEncoderConfig(const WeightStore& store) {
   c.num_attention_heads = config.Int("num_attention_heads", 1, 4096);
   c.num_key_value_heads = config.Int("num_key_value_heads", 1, 4096, c.num_attention_heads);
   c.rms_norm_eps = config.Number("rms_norm_eps", 1e-6);
-  c.rope_theta = ReadRopeTheta(config);
   if (c.hidden_size % c.num_attention_heads != 0 || c.head_dim() % 2 != 0 ||
       c.num_attention_heads % c.num_key_value_heads != 0) {
     Fail(ErrorKind::kBadInput,
          "{}: hidden_size {} does not split into {} heads of even width with {} key/value heads",
          config.where(), c.hidden_size, c.num_attention_heads, c.num_key_value_heads);
   }
+  ReadRope(config, c);
   if (const std::string act = config.String("hidden_act", "silu"); act != "silu") {
     Fail(ErrorKind::kBadInput, "{}: hidden_act \"{}\" is not supported (expected silu)", config.where(), act);
   }

@@ -8,6 +8,7 @@
 #include "model/text_encoder.h"
 #include "model/transformer.h"
 #include "model/vae.h"
+#include "model/vision_encoder.h"
 
 namespace qwen_image {
 namespace {
@@ -34,7 +35,14 @@ void Load(const fs::path& folder, Component component) {
     case Component::kVae:
       Vae{std::move(store)};
       break;
+    case Component::kVisionEncoder:
+      VisionEncoder{std::move(store)};
+      break;
   }
+}
+
+fs::path FolderOf(Component component) {
+  return kMicro / NameOf(component == Component::kVisionEncoder ? Component::kTextEncoder : component);
 }
 
 class CutModel : public ::testing::TestWithParam<CutFile> {};
@@ -42,7 +50,7 @@ class CutModel : public ::testing::TestWithParam<CutFile> {};
 TEST_P(CutModel, IsRefusedAtEvery64thByte) {
   const auto& [component, name] = GetParam();
   const TempFolder folder;
-  for (const auto& entry : fs::directory_iterator(kMicro / NameOf(component)))
+  for (const auto& entry : fs::directory_iterator(FolderOf(component)))
     folder.Write(entry.path().filename().string(), ReadBytes(entry.path()));
   ASSERT_NO_THROW(Load(folder.path(), component));
   const fs::path file = folder.path() / name;
@@ -59,6 +67,8 @@ INSTANTIATE_TEST_SUITE_P(
     Components, CutModel,
     ::testing::Values(CutFile{Component::kTextEncoder, "model-00003-of-00003.safetensors"},
                       CutFile{Component::kTextEncoder, "model.safetensors.index.json"},
+                      CutFile{Component::kVisionEncoder, "model-00003-of-00003.safetensors"},
+                      CutFile{Component::kVisionEncoder, "config.json"},
                       CutFile{Component::kTransformer, "diffusion_pytorch_model-00002-of-00002.safetensors"},
                       CutFile{Component::kTransformer, "config.json"},
                       CutFile{Component::kVae, "diffusion_pytorch_model-00003-of-00003.safetensors"},

@@ -104,6 +104,8 @@ std::optional<std::vector<uint8_t>> RunComponent(const Pipeline& pipeline, Compo
       return std::nullopt;
     case Component::kVae:
       return RunVae(model, run, inputs);
+    case Component::kVisionEncoder:
+      break;  // runs with the text encoder
   }
   Fail(ErrorKind::kInternal, "unknown component");
 }

@@ -11,6 +11,8 @@ std::string_view NameOf(Component component) {
       return "text_encoder";
     case Component::kTransformer:
       return "transformer";
+    case Component::kVisionEncoder:
+      return "vision_encoder";
     default:
       return "vae";
   }

@@ -109,6 +109,33 @@ std::optional<std::string> LlamaCppName(std::string_view name) {
                      ReplacePrefix(std::string(block->rest), kInBlock));
 }
 
+// llama.cpp's names of the vision tower (an mmproj file). It splits what is one matrix here: q, k and v, and
+// the two frames of the patch embedding.
+std::optional<std::string> MmprojName(std::string_view name) {
+  constexpr Replacement kWhole[] = {{"v.patch_embd.weight", "model.visual.patch_embed.proj.0.weight"},
+                                    {"v.patch_embd.weight.1", "model.visual.patch_embed.proj.1.weight"},
+                                    {"v.post_ln.weight", "model.visual.merger.ln_q.weight"}};
+  for (const auto& [from, to] : kWhole) {
+    if (name == from) return std::string(to);
+  }
+  if (const auto projector = SplitIndex(name, "mm."))
+    return fmt::format("model.visual.merger.mlp.{}{}", projector->index, projector->rest);
+  const auto block = SplitIndex(name, "v.blk.");
+  if (!block) return std::nullopt;
+  constexpr Replacement kInBlock[] = {{".attn_q.", ".attn.q."},
+                                      {".attn_k.", ".attn.k."},
+                                      {".attn_v.", ".attn.v."},
+                                      {".attn_qkv.", ".attn.qkv."},
+                                      {".attn_out.", ".attn.proj."},
+                                      {".ln1.", ".norm1."},
+                                      {".ln2.", ".norm2."},
+                                      {".ffn_up.", ".mlp.up_proj."},
+                                      {".ffn_gate.", ".mlp.gate_proj."},
+                                      {".ffn_down.", ".mlp.down_proj."}};
+  return fmt::format("model.visual.blocks.{}{}", block->index,
+                     ReplacePrefix(std::string(block->rest), kInBlock));
+}
+
 std::string TextEncoderName(std::string name) {
   name = ReplacePrefix(std::move(name), kTextEncoderPrefixes);
   if (auto found = LlamaCppName(name)) return *found;
@@ -129,6 +156,14 @@ std::string TextEncoderName(std::string name) {
   constexpr Replacement kParts[] = {{"visual.merger.mlp_0.", "visual.merger.mlp.0."},
                                     {"visual.merger.mlp_1.", "visual.merger.mlp.2."}};
   return ReplaceParts(ReplacePrefix(std::move(name), kPrefixes), kParts);
+}
+
+// Of a text encoder the tensors of its vision tower only; all of a file that holds a tower alone.
+std::string VisionEncoderName(std::string name) {
+  if (auto found = MmprojName(name)) return *found;
+  if (name.starts_with("v.") || name.starts_with("mm.")) return name;  // of another model's mmproj file
+  name = TextEncoderName(std::move(name));
+  return name.starts_with("model.visual.") ? name : "";
 }
 
 // The inside of a residual block in the VAE's original names.
@@ -207,6 +242,8 @@ std::string DiffusersName(Component component, std::string_view stored_name) {
       return TransformerName(std::move(name));
     case Component::kTextEncoder:
       return TextEncoderName(std::move(name));
+    case Component::kVisionEncoder:
+      return VisionEncoderName(std::move(name));
     default:
       return MfluxVaeName(OriginalVaeName(ReplacePrefix(std::move(name), kVaePrefixes)));
   }

@@ -10,7 +10,7 @@
 namespace qwen_image {
 
 // Known: diffusers; ComfyUI's single files and checkpoints (prefixes, the VAE's original names); mflux and
-// what mlx-community publishes; mlx-rs (`.inner.`); llama.cpp's text encoders. A name that needs no change is
+// what mlx-community publishes; mlx-rs (`.inner.`); llama.cpp's text encoders and mmproj files. A name that needs no change is
 // returned as it is, and empty text is returned for tensors of other components in the same file.
 std::string DiffusersName(Component component, std::string_view stored_name);
 

@@ -97,8 +97,8 @@ RecognizedFile Recognize(const WeightFile& file) {
   if (IsVisionProjector(file)) {
     found.vision_projector = true;
     found.what =
-        "a vision projector (mmproj): the vision tower of a text encoder without its language model. It is "
-        "for editing, which is not supported yet";
+        "a vision projector (mmproj): the vision tower of a text encoder without its language model; editing "
+        "takes it as --vision-encoder";
     return found;
   }
   if (std::any_of(file.tensors().begin(), file.tensors().end(),
@@ -126,6 +126,8 @@ bool HasNamesOf(const WeightFile& file, Component component) {
           ? std::vector<std::string_view>{"transformer_blocks.", "img_in.", "txt_", "proj_out."}
       : component == Component::kTextEncoder
           ? std::vector<std::string_view>{"model.language_model.", "model.visual."}
+      : component == Component::kVisionEncoder
+          ? std::vector<std::string_view>{"model.visual."}
           : std::vector<std::string_view>{"encoder.", "decoder.", "quant_conv.", "post_quant_conv."};
   return std::any_of(file.tensors().begin(), file.tensors().end(), [&](const auto& item) {
     const std::string name = DiffusersName(component, item.first);

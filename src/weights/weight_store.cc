@@ -49,9 +49,12 @@ std::string ChooseFile(const fs::path& folder, const std::vector<std::string>& n
 
 // Files of another model, or of another part of this one, would only fail with hundreds of missing tensors.
 void RefuseOthers(const fs::path& path, const WeightFile& file, Component component) {
+  const bool vision = component == Component::kVisionEncoder;
+  if (vision && HasNamesOf(file, component)) return;
+  const Component needed = vision ? Component::kTextEncoder : component;  // which may be without a tower
   const RecognizedFile found = Recognize(file);
   const auto& components = found.components;
-  if (std::find(components.begin(), components.end(), component) != components.end()) return;
+  if (std::find(components.begin(), components.end(), needed) != components.end()) return;
   if (!found.known()) return;  // a damaged or incomplete file: the list of what is missing says more
   Fail(ErrorKind::kBadInput, "{}: the {} is expected here, but this is {}", path.string(), NameOf(component),
        found.what);
@@ -59,7 +62,7 @@ void RefuseOthers(const fs::path& path, const WeightFile& file, Component compon
 
 // A folder of another model says so in its config.
 void CheckConfigClass(const Json& config, const std::string& where, Component component) {
-  const bool text = component == Component::kTextEncoder;
+  const bool text = component == Component::kTextEncoder || component == Component::kVisionEncoder;
   const char* const key = text ? "model_type" : "_class_name";
   const std::string_view expected = text                                   ? "qwen2_5_vl"
                                     : component == Component::kTransformer ? "QwenImageTransformer2DModel"
@@ -137,6 +140,18 @@ std::string WeightStore::Metadata(const std::string& key) const {
   return "";
 }
 
+double WeightStore::MetadataNumber(const std::string& key, double fallback) const {
+  const std::string text = Metadata(key);
+  double value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  return error == std::errc() && end == text.data() + text.size() && !text.empty() ? value : fallback;
+}
+
+int64_t WeightStore::MetadataCount(const std::string& key, int64_t fallback) const {
+  const double value = MetadataNumber(key, static_cast<double>(fallback));
+  return value >= 1 && value <= 1e6 ? static_cast<int64_t>(value) : fallback;
+}
+
 // Beside a single file may lie the config of something else, which then does not count.
 void WeightStore::ReadConfig(bool is_folder) {
   const fs::path path = (is_folder ? path_ : path_.parent_path()) / "config.json";
@@ -148,8 +163,9 @@ void WeightStore::ReadConfig(bool is_folder) {
   const auto has = [&](const char* key) { return config_.is_object() && config_.contains(key); };
   const bool ours = component_ == Component::kTransformer
                         ? has("num_attention_heads") && has("axes_dims_rope")
-                    : component_ == Component::kTextEncoder ? has("hidden_size") || has("text_config")
-                                                            : has("z_dim");
+                    : component_ == Component::kTextEncoder   ? has("hidden_size") || has("text_config")
+                    : component_ == Component::kVisionEncoder ? has("vision_config")
+                                                              : has("z_dim");
   if (!ours) config_ = nullptr;
 }
 

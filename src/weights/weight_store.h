@@ -43,6 +43,8 @@ class WeightStore {
   bool HasMarker(std::string_view name) const;  // a tensor that only says something, in any file
   // A value of a file's metadata, the first that is there; empty if there is none.
   std::string Metadata(const std::string& key) const;
+  double MetadataNumber(const std::string& key, double fallback) const;
+  int64_t MetadataCount(const std::string& key, int64_t fallback) const;  // from 1 to a million
   const std::vector<std::unique_ptr<WeightFile>>& files() const { return files_; }
 
   int64_t total_bytes() const;  // of all mapped files

@@ -8,6 +8,7 @@
 #include "model/tokenizer.h"
 #include "model/transformer.h"
 #include "model/vae.h"
+#include "model/vision_encoder.h"
 #include "targets.h"
 #include "weights/foreign_names.h"
 #include "weights/recognize.h"
@@ -51,6 +52,7 @@ void FuzzConfig(std::string_view bytes) {
   const std::filesystem::path& path = folder.With(bytes);
   TryEach([&] { ReadTransformerConfig(WeightStore(path, Component::kTransformer)); });
   TryEach([&] { ReadTextEncoderConfig(WeightStore(path, Component::kTextEncoder)); });
+  TryEach([&] { ReadVisionEncoderConfig(WeightStore(path, Component::kVisionEncoder)); });
   ReadVaeConfig(WeightStore(path, Component::kVae));
 }
 
@@ -65,7 +67,8 @@ void FuzzIndex(std::string_view bytes) {
 
 void FuzzNames(std::string_view bytes) {
   const std::string name(bytes);
-  for (const Component component : {Component::kTransformer, Component::kTextEncoder, Component::kVae}) {
+  for (const Component component :
+       {Component::kTransformer, Component::kTextEncoder, Component::kVae, Component::kVisionEncoder}) {
     const std::string once = DiffusersName(component, name);
     if (once.size() > name.size() + 200) std::abort();  // replacements, no growth without end
   }

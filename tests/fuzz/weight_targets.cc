@@ -11,6 +11,7 @@
 #include "model/tokenizer.h"
 #include "model/transformer.h"
 #include "model/vae.h"
+#include "model/vision_encoder.h"
 #include "targets.h"
 #include "weights/inspect/inspect.h"
 #include "weights/lora.h"
@@ -57,8 +58,9 @@ void BindAll(WeightStore& store) {
 }
 
 Component ComponentOf(unsigned number) {
-  constexpr Component kAll[] = {Component::kTransformer, Component::kTextEncoder, Component::kVae};
-  return kAll[number % 3];
+  constexpr Component kAll[] = {Component::kTransformer, Component::kTextEncoder, Component::kVae,
+                                Component::kVisionEncoder};
+  return kAll[number % std::size(kAll)];
 }
 
 }  // namespace
@@ -121,6 +123,9 @@ void FuzzComponent(std::string_view bytes) {
       break;
     case Component::kVae:
       Vae{std::move(store)};
+      break;
+    case Component::kVisionEncoder:
+      if (ReadVisionEncoderConfig(store).depth <= kMaxLayers) VisionEncoder{std::move(store)};
       break;
   }
 }

@@ -1,0 +1,97 @@
+// The vision encoder: Qwen2_5_VisionTransformer of transformers, the vision tower of the text encoder. It
+// turns pictures into embeddings that take the place of image tokens in a prompt. Names are transformers'
+// module names.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "core/checkpoint.h"
+#include "core/tensor.h"
+#include "model/image_grid.h"
+#include "model/layers.h"
+#include "weights/weight_store.h"
+
+namespace qwen_image {
+
+struct VisionEncoderConfig {
+  int64_t depth = 0;
+  int64_t hidden_size = 0;
+  int64_t intermediate_size = 0;
+  int64_t num_heads = 16;
+  int64_t in_channels = 3;
+  int64_t patch_size = 14;
+  int64_t temporal_patch_size = 2;
+  int64_t spatial_merge_size = 2;
+  int64_t window_size = 112;  // pixels
+  int64_t out_hidden_size = 0;
+  double rope_theta = 1e4;
+  std::vector<int64_t> fullatt_block_indexes;  // blocks that look beyond their window
+
+  int64_t head_dim() const { return hidden_size / num_heads; }
+  int64_t patch_values() const { return in_channels * temporal_patch_size * patch_size * patch_size; }
+  int64_t merge_unit() const { return spatial_merge_size * spatial_merge_size; }
+};
+
+// From vision_config in config.json; what is not there from the tensors' shapes, from the metadata of
+// llama.cpp's mmproj file, or as in Qwen2.5-VL. Throws Error kBadInput.
+VisionEncoderConfig ReadVisionEncoderConfig(const WeightStore& store);
+
+class VisionEncoder {
+ public:
+  // `store` is one of Component::kVisionEncoder: of a text encoder with a vision tower, or of a tower alone.
+  explicit VisionEncoder(WeightStore store, Precision precision = Precision::kExact);
+
+  const VisionEncoderConfig& config() const { return config_; }
+  const WeightStore& store() const { return store_; }
+
+  // The embeddings of all pictures, one after the other, each in raster order: [tokens, out_hidden_size].
+  // Throws Error kUsage if a grid does not split into merged tokens or is not what pixel_values holds.
+  Tensor Encode(const Tensor& pixel_values /*[patches, patch_values]*/, std::span<const ImageGrid> grids,
+                const Compute& compute, const Tap& tap = {}) const;
+
+ private:
+  struct SelfAttention {
+    std::vector<Linear> qkv;  // one; or three, where a file splits it
+    Linear proj;
+  };
+  struct Mlp {
+    Linear gate_proj, up_proj, down_proj;
+  };
+  struct Block {
+    std::vector<float> norm1;
+    SelfAttention attn;
+    std::vector<float> norm2;
+    Mlp mlp;
+    bool full_attention;
+  };
+  struct Merger {
+    std::vector<float> ln_q;
+    Linear mlp_0, mlp_2;
+  };
+  struct Layout;  // of the patches in windows
+  struct Buffers;
+
+  void Bind(Precision precision);
+  std::vector<float> BindPatchEmbed(WeightBinder& binder) const;
+  SelfAttention BindAttention(WeightBinder& binder, const std::string& name, Precision precision) const;
+  Layout MakeLayout(std::span<const ImageGrid> grids) const;
+  void CheckInput(const Tensor& pixel_values, std::span<const ImageGrid> grids) const;
+  // They read buffers.normed and write buffers.out.
+  void RunAttention(const Block& w, const Layout& layout, Buffers& buffers, ThreadPool& pool,
+                    const Tap& tap) const;
+  void RunMlp(const Mlp& w, Buffers& buffers, ThreadPool& pool, const Tap& tap) const;
+  void RunBlock(const Block& w, Tensor& hidden_states, const Layout& layout, Buffers& buffers,
+                ThreadPool& pool, const Tap& tap) const;
+  Tensor RunMerger(Tensor& hidden_states, ThreadPool& pool, const Tap& tap) const;
+
+  VisionEncoderConfig config_;
+  WeightStore store_;
+  std::vector<float> patch_embed_proj_;  // [hidden_size, patch_values]
+  std::vector<Block> blocks_;
+  Merger merger_;
+};
+
+}  // namespace qwen_image
