@@ -150,6 +150,7 @@ def size_rows():
             out = edit_plus.calculate_dimensions(area, width / height)
             yield {"area": area, "size": [width, height], "calculated": list(out)}
         sizes = [edit_plus.calculate_dimensions(area, width / height) for width, height in sweep()]
+        sizes = [size if all(size) else (0, 0) for size in sizes]  # a side is empty: no pipeline gets any further
         yield {"area": area, "sweep_sha256": sha256(sizes, np.int64)}
 
 
