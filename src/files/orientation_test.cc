@@ -37,9 +37,9 @@ TEST(Orientation, Prefixes) {
 
 TEST(Orientation, DataThatIsCutNeverMatters) {
   const std::string whole = Exif(kTurned);
-  constexpr size_t kEndOfValue = 8 + 2 + 8 + 2;
+  constexpr size_t kEndOfField = 8 + 2 + 12;
   for (size_t size = 0; size < whole.size(); ++size)
-    EXPECT_EQ(Value(whole.substr(0, size)), size < kEndOfValue ? 1 : 6) << size;
+    EXPECT_EQ(Value(whole.substr(0, size)), size < kEndOfField ? 1 : 6) << size;
 }
 
 TEST(Orientation, OffsetsAndCountsThatLeadAstray) {
@@ -61,6 +61,10 @@ TEST(Orientation, ValuesThatMeanNothing) {
   EXPECT_EQ(Value(Exif(Field(0x0112, 4, 1, LittleEndian(0x10006, 4)))), 1);
   EXPECT_EQ(Value("II+\0"s + Exif(kTurned).substr(4)), 1) << "BigTIFF";
   EXPECT_EQ(Value("IM*\0"s + Exif(kTurned).substr(4)), 1);
+}
+
+TEST(Orientation, TypesOfWholeNumbers) {
+  for (const int type : {3, 4, 8, 9}) EXPECT_EQ(Value(Exif(Field(0x0112, type, 1, Short(6)))), 6) << type;
 }
 
 TEST(Orientation, TheFirstOfSeveralCounts) {
