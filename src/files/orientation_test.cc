@@ -49,6 +49,12 @@ TEST(Orientation, OffsetsAndCountsThatLeadAstray) {
     EXPECT_EQ(Value(Exif(kTurned, 1, offset)), 1) << offset;
   for (const uint32_t count : {0u, 0x40000000u, 0x80000000u, 0xffffffffu})
     EXPECT_EQ(Value(Exif(Field(0x0112, 3, count, Short(6)))), 1) << count;
+  constexpr uint32_t kEnd = 8 + 2 + 12 + 4;
+  for (const uint32_t count : {4u, 0x40000000u, 0xffffffffu}) {
+    EXPECT_EQ(Value(Exif(Field(0x0112, 3, count, LittleEndian(kEnd, 4))) + "\6\0\6\0\6\0"s), 1)
+        << "more values than there are: " << count;
+  }
+  EXPECT_EQ(Value(Exif(Field(0x0112, 3, 3, LittleEndian(kEnd, 4))) + "\6\0\6\0\6\0"s), 6);
   for (const uint32_t at : {20u, 100u, 0xfffffffeu, 0xffffffffu})
     EXPECT_EQ(Value(Exif(Field(0x0112, 3, 4, LittleEndian(at, 4)))), 1) << at;
 }
