@@ -5,11 +5,11 @@
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
+#include <algorithm>
 #include <map>
 #include <set>
 
 #include "files/image_testing.h"
-#include "files/png.h"
 #include "files/testing.h"
 
 namespace qwen_image {
@@ -18,9 +18,7 @@ namespace {
 using namespace std::string_literals;  // for bytes with NULs in them
 
 using ::testing::AllOf;
-using ::testing::ElementsAre;
 using ::testing::HasSubstr;
-using ::testing::IsEmpty;
 using ::testing::StartsWith;
 
 const char kOnWhite[] = "transparent parts are laid on white";

@@ -47,6 +47,12 @@ TEST(JpegBad, TruncatedAnywhere) {  // libjpeg would fill the rest with grey, an
   }
 }
 
+TEST(JpegBad, CutBehindThePixels) {
+  const std::string whole = Golden("jpeg_420.jpg");
+  EXPECT_THAT(MessageFor(whole.substr(0, whole.size() - 2) + "\xff\xfe\x10\0a comment"s),
+              HasSubstr("the file ends too early"));
+}
+
 TEST(Jpeg, WhatFollowsThePictureDoesNotMatter) {  // phones append films
   const DecodedImage image = Decode(Golden("jpeg_420.jpg") + "\0\xff\xd8 more"s);
   EXPECT_EQ(image.pixels, ExpectedOf("jpeg_420.jpg").pixels);

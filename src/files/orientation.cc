@@ -26,17 +26,20 @@ class Tiff {
   // The first number of the field that the 12 bytes at `at` describe.
   std::optional<uint32_t> Value(uint64_t at) const {
     const uint32_t type = Number(at + 2, 2).value_or(0);
-    const uint64_t unit = type == kShort ? 2 : type == kLong ? 4 : 0, count = Number(at + 4, 4).value_or(0);
+    const uint64_t unit = type == kShort || type == kSignedShort ? 2
+                          : type == kLong || type == kSignedLong ? 4
+                                                                 : 0;
+    const uint64_t count = Number(at + 4, 4).value_or(0);
+    const std::optional<uint32_t> data = Number(at + 8, 4);  // or where it is
     const uint64_t size = unit * count;
-    if (size == 0) return std::nullopt;
+    if (size == 0 || !data) return std::nullopt;
     if (size <= 4) return Number(at + 8, unit);
-    const uint64_t data = Number(at + 8, 4).value_or(0);
-    if (size > bytes_.size() || data > bytes_.size() - size) return std::nullopt;
-    return Number(data, unit);
+    if (size > bytes_.size() || *data > bytes_.size() - size) return std::nullopt;
+    return Number(*data, unit);
   }
 
  private:
-  static constexpr uint32_t kShort = 3, kLong = 4;
+  static constexpr uint32_t kShort = 3, kLong = 4, kSignedShort = 8, kSignedLong = 9;
   std::string_view bytes_;
   bool big_endian_;
 };

@@ -22,7 +22,8 @@ struct Orientation {
   std::string Note() const;  // for the user; empty if there is nothing to do
 };
 
-// XMP counts only if EXIF has no orientation. What cannot be understood leaves the picture as it is.
+// XMP counts only if EXIF has no orientation. What cannot be understood leaves the picture as it is; fields
+// that are damaged, at which Pillow gives up, are passed over.
 Orientation OrientationOf(const DecodedImage& image);
 
 // pixels: [height, width, channels] → [height, width, channels] as it is meant to be seen (sides swapped from

@@ -37,9 +37,9 @@ TEST(Orientation, Prefixes) {
 
 TEST(Orientation, DataThatIsCutNeverMatters) {
   const std::string whole = Exif(kTurned);
-  constexpr size_t kEndOfValue = 8 + 2 + 8 + 2;
+  constexpr size_t kEndOfField = 8 + 2 + 12;
   for (size_t size = 0; size < whole.size(); ++size)
-    EXPECT_EQ(Value(whole.substr(0, size)), size < kEndOfValue ? 1 : 6) << size;
+    EXPECT_EQ(Value(whole.substr(0, size)), size < kEndOfField ? 1 : 6) << size;
 }
 
 TEST(Orientation, OffsetsAndCountsThatLeadAstray) {
@@ -49,6 +49,12 @@ TEST(Orientation, OffsetsAndCountsThatLeadAstray) {
     EXPECT_EQ(Value(Exif(kTurned, 1, offset)), 1) << offset;
   for (const uint32_t count : {0u, 0x40000000u, 0x80000000u, 0xffffffffu})
     EXPECT_EQ(Value(Exif(Field(0x0112, 3, count, Short(6)))), 1) << count;
+  constexpr uint32_t kEnd = 8 + 2 + 12 + 4;
+  for (const uint32_t count : {4u, 0x40000000u, 0xffffffffu}) {
+    EXPECT_EQ(Value(Exif(Field(0x0112, 3, count, LittleEndian(kEnd, 4))) + "\6\0\6\0\6\0"s), 1)
+        << "more values than there are: " << count;
+  }
+  EXPECT_EQ(Value(Exif(Field(0x0112, 3, 3, LittleEndian(kEnd, 4))) + "\6\0\6\0\6\0"s), 6);
   for (const uint32_t at : {20u, 100u, 0xfffffffeu, 0xffffffffu})
     EXPECT_EQ(Value(Exif(Field(0x0112, 3, 4, LittleEndian(at, 4)))), 1) << at;
 }
@@ -61,6 +67,10 @@ TEST(Orientation, ValuesThatMeanNothing) {
   EXPECT_EQ(Value(Exif(Field(0x0112, 4, 1, LittleEndian(0x10006, 4)))), 1);
   EXPECT_EQ(Value("II+\0"s + Exif(kTurned).substr(4)), 1) << "BigTIFF";
   EXPECT_EQ(Value("IM*\0"s + Exif(kTurned).substr(4)), 1);
+}
+
+TEST(Orientation, TypesOfWholeNumbers) {
+  for (const int type : {3, 4, 8, 9}) EXPECT_EQ(Value(Exif(Field(0x0112, type, 1, Short(6)))), 6) << type;
 }
 
 TEST(Orientation, TheFirstOfSeveralCounts) {

@@ -198,17 +198,23 @@ def webp_files():
     frames = dict(save_all=True, duration=100, quality=80)
     animated = encoded(rgb, "WEBP", append_images=[photo(29, 19, 10)], **frames)
     yield "webp_animated.webp", animated
-    yield "webp_animated_part.webp", on_larger_canvas(animated, 33, 20)
+    yield "webp_animated_part.webp", on_larger_canvas(animated, 35, 23)
     clear = with_alpha(photo(19, 11, 10))
     animated = encoded(clear, "WEBP", append_images=[photo(19, 11, 9)], **frames)
     yield "webp_animated_alpha.webp", animated
-    yield "webp_animated_alpha_part.webp", on_larger_canvas(animated, 23, 12)
+    yield "webp_animated_alpha_part.webp", on_larger_canvas(animated, 24, 14)
 
 
 def on_larger_canvas(data, width, height):
-    """The first picture of an animation covers a part of the canvas only."""
+    """The pictures of an animation cover a part of the canvas only, from (4, 2) on."""
+
+    def three(value):
+        return struct.pack("<L", value)[:3]
+
     assert data[12:16] == b"VP8X"
-    return data[:24] + struct.pack("<L", width - 1)[:3] + struct.pack("<L", height - 1)[:3] + data[30:]
+    parts = (data[:24] + three(width - 1) + three(height - 1) + data[30:]).split(b"ANMF")
+    # after a frame's size in bytes its place, in units of 2 pixels
+    return parts[0] + b"".join(b"ANMF" + part[:4] + three(2) + three(1) + part[10:] for part in parts[1:])
 
 
 def masks():
