@@ -18,6 +18,10 @@ using Ids = std::vector<int64_t>;
 
 const std::filesystem::path kTiny = std::filesystem::path(QWEN_IMAGE_SOURCE_DIR) / "models/tiny/tokenizer";
 
+Json EditGoldens() {
+  return ReadJsonFile(QWEN_IMAGE_SOURCE_DIR "/tests/goldens/tokenizer/edit_prompts.json")["rows"];
+}
+
 Json Goldens() { return ReadJsonFile(QWEN_IMAGE_SOURCE_DIR "/tests/goldens/tokenizer/prompts.json")["rows"]; }
 
 TEST(Prompt, HasTheOfficialTemplate) {
@@ -69,6 +73,58 @@ TEST(Prompt, CutsAtTheOfficialLength) {
     EXPECT_EQ(encoded.truncated, words > 1019) << words;
     EXPECT_EQ(encoded.ids.size(), static_cast<size_t>(std::min<int64_t>(words + 39, 1058)));
   }
+}
+
+TEST(EditPrompt, HasTheOfficialTemplates) {
+  const Json official = EditGoldens();
+  const std::string prefix(kEditTemplate.prefix), suffix(kEditTemplate.suffix);
+  const std::string picture = "<|vision_start|><|image_pad|><|vision_end|>";
+  EXPECT_EQ(prefix + picture + "{}" + suffix, official[0]["template"].get<std::string>());
+  EXPECT_EQ(prefix + "{}" + suffix, official[1]["template"].get<std::string>());
+  EXPECT_EQ("Picture {}: " + picture, official[1]["picture"].get<std::string>());
+  for (const size_t i : {0, 1}) EXPECT_EQ(kEditTemplate.dropped_tokens, official[i]["start"].get<int64_t>());
+  EXPECT_EQ(Tokenizer(kTiny).Encode(prefix, SpecialTokens::kParse).size(), 64u);
+}
+
+TEST(EditPrompt, GivesTheOfficialIds) {
+  const Tokenizer tokenizer(kTiny);
+  const Json goldens = EditGoldens();
+  ASSERT_GE(goldens.size(), 80u);
+  for (size_t i = 2; i < goldens.size(); ++i) {
+    const Json& row = goldens[i];
+    SCOPED_TRACE(row["image_tokens"].dump() + row["prompt"].dump(-1, ' ', true).substr(0, 80));
+    const auto prompt = row["prompt"].get<std::string>();
+    const auto kind = row["plus"].get<bool>() ? EditTemplate::kEditPlus : EditTemplate::kEdit;
+    const auto image_tokens = row["image_tokens"].get<Ids>();
+    const EncodedPrompt literal = EncodeEditPrompt(tokenizer, prompt, kind, image_tokens);
+    EXPECT_EQ(literal.ids, row["literal"].get<Ids>());
+    EXPECT_EQ(literal.prompt_tokens, row["prompt_tokens"].get<int64_t>());
+    EXPECT_EQ(literal.dropped, 64);
+    EXPECT_EQ(literal.image_token, tokenizer.TokenId("<|image_pad|>"));
+    EXPECT_FALSE(literal.truncated);
+    const auto parse = [&] {
+      return EncodeEditPrompt(tokenizer, prompt, kind, image_tokens, SpecialTokens::kParse).ids;
+    };
+    if (row["parse"].is_null()) {
+      EXPECT_THAT(MessageOf(ErrorKind::kUsage, parse), ::testing::HasSubstr("a picture that was not given"));
+    } else {
+      EXPECT_EQ(parse(), row["parse"].get<Ids>());
+    }
+  }
+}
+
+TEST(EditPrompt, IsForTheTemplatesNumberOfPictures) {
+  const Tokenizer tokenizer(kTiny);
+  const auto message = [&](EditTemplate kind, const Ids& image_tokens) {
+    return MessageOf(ErrorKind::kUsage, [&] { EncodeEditPrompt(tokenizer, "a", kind, image_tokens); });
+  };
+  EXPECT_THAT(message(EditTemplate::kEdit, {}), ::testing::HasSubstr("0 pictures were given"));
+  EXPECT_THAT(message(EditTemplate::kEdit, {4, 4}),
+              ::testing::HasSubstr("one picture at a time, but 2 pictures"));
+  EXPECT_THAT(message(EditTemplate::kEditPlus, {}), ::testing::HasSubstr("one or more pictures, but 0"));
+  EXPECT_THAT(MessageOf(ErrorKind::kUsage,
+                        [&] { EncodeEditPrompt(tokenizer, "ab\xFF", EditTemplate::kEdit, Ids{1}); }),
+              ::testing::HasSubstr("byte 2 "));
 }
 
 TEST(Prompt, RefusesInvalidUtf8) {

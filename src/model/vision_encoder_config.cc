@@ -23,6 +23,7 @@ VisionEncoderConfig ConfigOfTensors(const WeightStore& store) {
   c.num_heads = store.MetadataCount("clip.vision.attention.head_count", c.num_heads);
   c.patch_size = store.MetadataCount("clip.vision.patch_size", c.patch_size);
   c.spatial_merge_size = store.MetadataCount("clip.vision.spatial_merge_size", c.spatial_merge_size);
+  c.window_size = store.MetadataCount("clip.vision.window_size", c.window_size);
   const int64_t period = store.MetadataCount("clip.vision.n_wa_pattern", 8);
   for (int64_t i = period - 1; i < c.depth; i += period) c.fullatt_block_indexes.push_back(i);
   return c;

@@ -8,10 +8,12 @@ import inspect
 import json
 import pathlib
 import re
+import types
 
-from diffusers import QwenImagePipeline
+import torch
+from diffusers import QwenImageEditPipeline, QwenImageEditPlusPipeline, QwenImagePipeline
 from tokenizers import Tokenizer
-from transformers import Qwen2Tokenizer
+from transformers import Qwen2Tokenizer, Qwen2VLProcessor
 
 import golden_json
 
@@ -97,18 +99,39 @@ PROMPTS = [
     "a red circle, " * 350,
 ]
 
+# How many image tokens the pictures of an edit have: a small picture's, because every token is a number here.
+EDITS = [(QwenImageEditPipeline, [6]), (QwenImageEditPlusPipeline, [4]), (QwenImageEditPlusPipeline, [1, 2, 3])]
+
 # Every code point that has a class of its own, next to letters, digits, spaces, contractions and combining marks.
 BLOCK_TEXT = "a@b @1 x'@e\u0316@\u0301"
 BLOCKS = [*range(0, 0x33000, 4096), 0xE0000, 0x10F000]
 
 
-def template():
-    """What QwenImagePipeline.__init__ sets, read from its source: an instance needs a model."""
-    source = inspect.getsource(QwenImagePipeline.__init__)
+def template(pipeline=QwenImagePipeline):
+    """What the pipeline's __init__ sets, read from its source: an instance needs a model."""
+    source = inspect.getsource(pipeline.__init__)
     text = re.search(r'self\.prompt_template_encode = "(.*)"', source).group(1).encode().decode("unicode_escape")
     start = int(re.search(r"self\.prompt_template_encode_start_idx = (\d+)", source).group(1))
     length = int(re.search(r"self\.tokenizer_max_length = (\d+)", source).group(1))
     return text, start, length
+
+
+def picture_template(pipeline):
+    """What Edit-2509 puts before the prompt for every picture; Edit has its one picture in the template."""
+    found = re.search(r'img_prompt_template = "(.*)"', inspect.getsource(pipeline._get_qwen_prompt_embeds))
+    return found.group(1) if found else ""
+
+
+def expand_images(text, image_tokens):
+    """What Qwen2VLProcessor does to a text; the whole processor needs torchvision."""
+    processor = Qwen2VLProcessor.__new__(Qwen2VLProcessor)
+    processor.image_processor = types.SimpleNamespace(merge_size=2)
+    processor.image_token = "<|image_pad|>"
+    grids = torch.tensor([[1, 2, 2 * count] for count in image_tokens])
+    replacements = [
+        processor.replace_image_token({"image_grid_thw": grids}, index) for index in range(len(image_tokens))
+    ]
+    return processor.get_text_with_replacements([text], images_replacements=replacements)[0][0]
 
 
 def fnv1a(numbers):
@@ -168,6 +191,26 @@ class Reference:
             "literal_total": len(literal),
         }
 
+    def edit_row(self, pipeline, image_tokens, prompt):
+        text, _, _ = template(pipeline)
+        pictures = "".join(picture_template(pipeline).format(i + 1) for i in range(len(image_tokens)))
+        head, tail = text.split("{}")
+        # The text after the last control token belongs to the prompt: words reach from one into the other.
+        head = expand_images(head + pictures, image_tokens)
+        literal = self.parse(head) + self.literal(prompt) + self.parse(tail)
+        try:
+            parse = self.parse(expand_images(text.format(pictures + prompt), image_tokens))
+        except (StopIteration, RuntimeError):  # an image token of the prompt's own has no picture
+            parse = None
+        return {
+            "plus": pipeline is QwenImageEditPlusPipeline,
+            "image_tokens": image_tokens,
+            "prompt": prompt,
+            "parse": parse,
+            "literal": literal,
+            "prompt_tokens": len(self.literal(prompt)),
+        }
+
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -184,6 +227,15 @@ def main():
     rows = [{"template": text, "start": start, "max_length": max_length}]
     rows += [reference.prompt_row(prompt) for prompt in PROMPTS]
     golden_json.write(args.output / "prompts.json", "the pipeline's template, and prompts in it", rows)
+    rows = [
+        {"template": template(pipeline)[0], "start": template(pipeline)[1], "picture": picture_template(pipeline)}
+        for pipeline in (QwenImageEditPipeline, QwenImageEditPlusPipeline)
+    ]
+    # Edits cut nothing off: one long prompt shows it.
+    prompts = [prompt for prompt in PROMPTS if len(prompt) < 1000] + ["<|image_pad|>", "caf\u00e9 \U0001f468\u200d\U0001f469"]
+    rows += [reference.edit_row(pipeline, tokens, prompt) for pipeline, tokens in EDITS for prompt in prompts]
+    rows += [reference.edit_row(QwenImageEditPipeline, [1], "word " * 1100)]
+    golden_json.write(args.output / "edit_prompts.json", "the templates of edits, and prompts in them", rows)
 
 
 if __name__ == "__main__":
