@@ -32,6 +32,8 @@ EXPORTER = (
     "export.py",
     "module_taps.py",
     "noise_floor.py",
+    "official_pipelines.py",
+    "picture_to_image.py",
     "text_to_image.py",
 )
 
