@@ -16,6 +16,7 @@ from pathlib import Path
 
 import torch
 
+import engine_command
 import environment
 import official_pipelines
 import text_to_image
@@ -127,21 +128,30 @@ def tiling_of(args):
     }
 
 
-def copied_inputs(args):
-    """Input picture -> its name beside the manifest, so that a reference is all that a repetition needs."""
-    named = {path: f"input{index}{Path(path).suffix}" for index, path in enumerate(args.image)}
-    return {**named, **({args.mask: f"mask{Path(args.mask).suffix}"} if args.mask else {})}
+def kept_inputs(args):
+    """The input pictures' names beside the manifest: a reference is all that a repetition needs."""
+    images = [f"input{index}{Path(path).suffix}" for index, path in enumerate(args.image)]
+    return {
+        **({"images": images} if images else {}),
+        **({"mask": f"mask{Path(args.mask).suffix}"} if args.mask else {}),
+        **({"strength": args.strength} if args.strength is not None else {}),
+    }
+
+
+def keep_inputs(args, folder):
+    kept = kept_inputs(args)
+    for path, name in zip(args.image, kept.get("images", []), strict=True):
+        shutil.copyfile(path, folder / name)
+    if args.mask:
+        shutil.copyfile(args.mask, folder / kept["mask"])
 
 
 def pipeline_facts(args, image):
-    inputs = list(copied_inputs(args).values())
     return {
         "pipeline": official_pipelines.KINDS[args.pipeline].class_name,
         "prompt": args.prompt,
         "negative_prompt": args.negative_prompt,
-        **({"images": inputs[: len(args.image)]} if args.image else {}),
-        **({"mask": inputs[-1]} if args.mask else {}),
-        **({"strength": args.strength} if args.strength is not None else {}),
+        **kept_inputs(args),
         "width": image.width,
         "height": image.height,
         "steps": args.steps,
@@ -198,8 +208,7 @@ def export_pipeline(args, choice):
         if args.floor:
             run_pipeline(args, load_pipeline(args, torch.bfloat16), FloorMeter(store), choice)
         image.save(store.folder / "image.png")
-        for path, name in copied_inputs(args).items():
-            shutil.copyfile(path, store.folder / name)
+        keep_inputs(args, store.folder)
         store.write_manifest({**pipeline_facts(args, image), **common_facts(args)})
     return store
 
@@ -214,16 +223,6 @@ def export_vae_encode(args, choice):
     return store
 
 
-def engine_words(kind, folder, inputs, strength):
-    """The engine's command for a kind of run, with the options that its manifest does not supply."""
-    pictures = [str(folder / name) for name in inputs]
-    words = ["edit" if kind.sees else "generate"]
-    if kind.mask:
-        words += [f"--mask={pictures.pop()}", "--no-blend"]
-    words += [f"--{'input' if kind.sees else 'init'}-image={picture}" for picture in pictures]
-    return words + ([f"--strength={strength}"] if kind.strength else [])
-
-
 def next_command(args):
     """What to type to repeat the run with the engine; its manifest supplies the settings."""
     words = ["qwen-image", f"--debug={args.out.parent.name}"]
@@ -231,8 +230,7 @@ def next_command(args):
         words.append(f"--artifacts={args.out.parent.parent}")
     if args.checkpoints != CHECKPOINTS:
         words.append(f"--checkpoints={args.checkpoints}")
-    kind = official_pipelines.KINDS[args.pipeline]
-    words += engine_words(kind, args.out, copied_inputs(args).values(), args.strength) + ["-o", "out.png"]
+    words += engine_command.words(args.pipeline, args.out, kept_inputs(args)) + ["-o", "out.png"]
     if Path(args.model).resolve() != EMBEDDED_MODEL:
         words.append(f"--model={args.model}")
     return shlex.join(words)

@@ -127,13 +127,13 @@ def replaced(module, name, value):
 
 
 @contextlib.contextmanager
-def areas(kind, model):
+def areas(kind, args):
     """The model's areas take the official ones' place."""
     module = sys.modules[kind.cls.__module__]
     if not hasattr(module, "calculate_dimensions"):
         yield
         return
-    known, original = areas_of(model), module.calculate_dimensions
+    known, original = areas_of(args.model), module.calculate_dimensions
     with replaced(module, "calculate_dimensions", lambda area, ratio: original(known[area], ratio)):
         yield
 
@@ -167,7 +167,7 @@ def call(kind, pipe, args, **noise):
         options["strength"] = args.strength
     if not kind.fixed_size:
         options.update(height=args.height, width=args.width)
-    with areas(kind, args.model):
+    with areas(kind, args):
         return pipe(
             prompt=args.prompt,
             negative_prompt=args.negative_prompt,

@@ -8,6 +8,16 @@ import official_pipelines
 from block_taps import BlockTaps
 from module_taps import PassRecorder, attach
 
+KIND = official_pipelines.KINDS["text-to-image"]
+
+
+def load(model, dtype):
+    return official_pipelines.load(KIND, model, dtype)
+
+
+def call(pipe, args, **noise):
+    return official_pipelines.call(KIND, pipe, args, **noise)
+
 
 def check_literal(pipe, prompt):
     """The engine reads a prompt as plain text; the reference would turn "<|im_start|>" into a control token."""
