@@ -104,7 +104,8 @@ def complete_arguments(parser, args, kind):
     if args.component != "pipeline":
         return
     if not min(1, kind.max_images) <= len(args.image) <= kind.max_images:
-        parser.error(f"--pipeline {args.pipeline} takes at most {kind.max_images} --image, and one at least unless that is 0")
+        wanted = {0: "no", 1: "one"}.get(kind.max_images, f"one to {kind.max_images}")
+        parser.error(f"--pipeline {args.pipeline} reads {wanted} --image, not {len(args.image)}")
     if kind.mask != (args.mask is not None):
         parser.error(f"--pipeline {args.pipeline} {'needs a' if kind.mask else 'reads no'} --mask")
     if args.strength is not None and not kind.strength:
