@@ -1,14 +1,16 @@
 """Reads cases.json: which models and runs the parity check and the goldens are made of."""
 
 import json
+import os
 from pathlib import Path
 
+import official_pipelines
 import random_model
 import random_spec
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
-KEYS = ("name", "model", "prompt", "negative_prompt", "width", "height", "steps", "cfg", "seed", "checkpoints")
+KEYS = ("name", "model", "pipeline", "prompt", "negative_prompt", "steps", "cfg", "seed", "checkpoints")
 
 
 class CaseList:
@@ -20,6 +22,8 @@ class CaseList:
 
     def _complete(self, case, defaults):
         case = {**defaults, **case}
+        if "width" not in case and not official_pipelines.KINDS[case["pipeline"]].sees:
+            case.update(width=128, height=128)
         if case["model"] not in self._models:
             raise SystemExit(f"case {case['name']}: unknown model {case['model']}")
         # A long prompt is a short one many times over.
@@ -38,20 +42,33 @@ class CaseList:
             if folder.exists():
                 raise SystemExit(f"{folder} was made from another spec (or not finished); remove it to have it remade")
             random_model.write_model(folder, spec)
+            if "like" in entry:
+                link_equal_files(folder, self.model_folder(entry["like"], models))
             random_model.write_json(stamp, spec)
         return folder
 
 
+def link_equal_files(folder, other):
+    """Models of the same weights are stored once: what is equal in another becomes a link to it."""
+    for path in sorted(folder.rglob("*")):
+        twin = other / path.relative_to(folder)
+        if path.is_file() and twin.is_file() and path.read_bytes() == twin.read_bytes():
+            path.unlink()
+            path.symlink_to(os.path.relpath(twin, path.parent))
+
+
 def export_arguments(case, model, out):
-    """The command line of export.py for a case."""
+    """The command line of export.py for a case whose pictures are drawn."""
     arguments = [f"--model={model}", f"--out={out}", f"--checkpoints={case['checkpoints']}", "--overwrite"]
     arguments.append("--floor" if case.get("floor") else "--no-floor")
     if "tile_min" in case:
         arguments += ["--tiled", f"--tile-min={case['tile_min']}", f"--tile-stride={case['tile_stride']}"]
     if case.get("component") == "vae-encode":
         return arguments + ["--component=vae-encode", f"--image={case['image']}"]
+    arguments += [f"--image={path}" for path in case.get("images", [])]
     # "=" keeps a prompt that starts with a dash, or is empty, from being read as an option.
-    arguments += [f"--{key}={case[key]}" for key in ("prompt", "width", "height", "steps", "cfg", "seed")]
+    keys = ("pipeline", "mask", "strength", "prompt", "width", "height", "steps", "cfg", "seed")
+    arguments += [f"--{key}={case[key]}" for key in keys if key in case]
     if case["negative_prompt"] is not None:
         arguments.append(f"--negative-prompt={case['negative_prompt']}")
     return arguments

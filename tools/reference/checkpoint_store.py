@@ -49,9 +49,11 @@ class CheckpointStore:
     def _remove_old_run(self):
         manifest = self.folder / "manifest.json"
         if manifest.exists():
-            for entry in json.loads(manifest.read_text(encoding="utf-8"))["checkpoints"]:
-                if stays_inside(entry["file"]):
-                    (self.folder / entry["file"]).unlink(missing_ok=True)
+            old = json.loads(manifest.read_text(encoding="utf-8"))
+            pictures = [*old.get("images", []), *([old["mask"]] if "mask" in old else [])]
+            for file in [*(entry["file"] for entry in old["checkpoints"]), *pictures]:
+                if stays_inside(file):
+                    (self.folder / file).unlink(missing_ok=True)
             manifest.unlink()
         # A checkpoint of an older run would count as an extra one in a comparison.
         left = sorted(str(path) for path in self.folder.rglob("*.npy"))

@@ -7,6 +7,9 @@ import subprocess
 import numpy as np
 from PIL import Image
 
+import engine_command
+import official_pipelines
+
 LIMIT_LEVELS = 1
 LIMIT_PSNR = 60.0
 COMPONENTS = ("text_encoder", "transformer", "vae")
@@ -18,7 +21,10 @@ def run_engine(engine, work, case, model, substitute):
     command = [str(engine), f"--debug={case['name']}", f"--artifacts={work}", f"--checkpoints={case['checkpoints']}"]
     if substitute:
         command.append("--substitute=*")
-    command += ["generate", f"--model={model}", f"--output={picture}", "--quiet"]
+    folder = work / case["name"] / "ref"
+    manifest = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
+    command += engine_command.words(case["pipeline"], folder, manifest)
+    command += [f"--model={model}", f"--output={picture}", "--quiet"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode not in (0, 1):
         raise SystemExit(f"{case['name']}: the engine failed ({done.returncode}): {done.stderr.strip()}")
@@ -47,9 +53,11 @@ def check_case(engine, work, case, model):
     accumulated = run_engine(engine, work, case, model, substitute=False)
     folder = work / case["name"]
     levels, psnr = compare_pictures(folder / "engine.png", folder / "ref" / "image.png")
+    manifest = json.loads((folder / "ref" / "manifest.json").read_text(encoding="utf-8"))
     latents = [row["nmse"] for row in accumulated["checkpoints"] if row["name"] == "final_latents_packed"]
     return {
         "case": case,
+        "size": (manifest["width"], manifest["height"]),
         "tensors": len(accumulated["checkpoints"]),
         "isolated": {component: worst_nmse(isolated, component) for component in COMPONENTS},
         "latents": latents[0],
@@ -68,28 +76,54 @@ def figure(value):
 
 def table(rows, versions):
     lines = [
-        "# Parity with the official pipeline",
+        "# Parity with the official pipelines",
         "",
         "Written by `./run parity`. Every case is exported from diffusers in fp32 and repeated by this engine with the same "
-        "prompt, seed and settings.",
+        "prompt, pictures, seed and settings.",
         "",
         "- *tensors*: checkpoints compared; a missing or extra one fails the case.",
-        "- *text encoder, transformer, VAE*: the worst NMSE of a single operation whose inputs are the reference's "
+        "- *text encoder (with the vision tower), transformer, VAE*: the worst NMSE of a single operation whose inputs are the reference's "
         "(limits: 1e-10 a module, 1e-8 a block); – where the case records only what passes between the components.",
         "- *latents*: NMSE of the final latents when the engine computes everything itself (limit 1e-6).",
         "- *picture*: largest difference in 8-bit levels (limit 1) and PSNR (limit 60 dB).",
         "",
         f"Reference: {', '.join(f'{name} {version}' for name, version in versions.items())}.",
         "",
-        "| case | model | size | steps | cfg | tensors | text encoder | transformer | VAE | latents | picture | |",
-        "|---|---|---|---|---|---|---|---|---|---|---|---|",
+        "## From text",
+        "",
+        *rows_table([row for row in rows if "images" not in row["case"]]),
+        "",
+        "## From pictures",
+        "",
+        "*From* is the size of each input picture, *strength* how much of the way from noise is taken. Masked pictures "
+        "are compared as the pipeline returns them, without the untouched pixels laid over (`--no-blend`).",
+        "",
+        *rows_table([row for row in rows if "images" in row["case"]], {"pipeline": pipeline, "from": inputs}),
     ]
-    for row in rows:
-        case = row["case"]
-        picture = "identical" if math.isinf(row["psnr"]) else f"{row['levels']} level, {row['psnr']:.0f} dB"
-        figures = " | ".join(figure(row["isolated"][component]) for component in COMPONENTS)
-        lines.append(
-            f"| {case['name']} | {case['model']} | {case['width']}×{case['height']} | {case['steps']} | {case['cfg']:g} | "
-            f"{row['tensors']} | {figures} | {figure(row['latents'])} | {picture} | {'passed' if row['passed'] else '**FAILED**'} |"
-        )
     return "\n".join(lines) + "\n"
+
+
+def pipeline(case):
+    return official_pipelines.KINDS[case["pipeline"]].class_name.removeprefix("QwenImage").removesuffix("Pipeline")
+
+
+def inputs(case):
+    masked = " and a mask" if "mask" in case else ""
+    strength = f", strength {case['strength']:g}" if "strength" in case else ""
+    return ", ".join(size.replace("x", "×") for size in case["images"]) + masked + strength
+
+
+def rows_table(rows, more_columns=None):
+    """MORE_COLUMNS: title -> what it shows of a case, after the model."""
+    more_columns = more_columns or {}
+    titles = ["case", "model", *more_columns, "size", "steps", "cfg", "tensors", "text encoder", "transformer", "VAE", "latents"]
+    lines = [f"| {' | '.join(titles)} | picture | |", "|---" * (len(titles) + 2) + "|"]
+    for row in rows:
+        case, (width, height) = row["case"], row["size"]
+        picture = "identical" if math.isinf(row["psnr"]) else f"{row['levels']} level, {row['psnr']:.0f} dB"
+        cells = [case["name"], case["model"], *(show(case) for show in more_columns.values()), f"{width}×{height}"]
+        cells += [case["steps"], f"{case['cfg']:g}", row["tensors"]]
+        cells += [figure(row["isolated"][component]) for component in COMPONENTS]
+        cells += [figure(row["latents"]), picture, "passed" if row["passed"] else "**FAILED**"]
+        lines.append(f"| {' | '.join(str(cell) for cell in cells)} |")
+    return lines

@@ -3,22 +3,28 @@
     python tools/reference/export.py --prompt "a red circle" --height 128 --width 128 --seed 42 --steps 4
 
 writes debug_artifacts/run/ref; `qwen-image --debug=run generate -o out.png` then repeats the run and compares.
+
+    python tools/reference/export.py --pipeline edit-plus --image a.png --image b.png --prompt "put a beside b"
 """
 
 import argparse
 import gc
 import shlex
+import shutil
 import sys
 from pathlib import Path
 
 import torch
 
+import engine_command
 import environment
+import official_pipelines
 import text_to_image
 import vae_encode
 from checkpoint_choice import CheckpointChoice
 from checkpoint_store import CheckpointStore
 from noise_floor import FloorMeter
+from picture_to_image import PictureToImage
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 EMBEDDED_MODEL = Path(__file__).resolve().parents[2] / "models" / "tiny"
@@ -31,8 +37,14 @@ def parse_arguments(argv=None):
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--prompt")
     parser.add_argument("--negative-prompt", default=" ", help='what to steer away from, with --cfg above 1 (default: " ")')
-    parser.add_argument("--width", type=int, default=128)
-    parser.add_argument("--height", type=int, default=128)
+    parser.add_argument("--pipeline", choices=official_pipelines.KINDS, default="text-to-image")
+    parser.add_argument(
+        "--image", action="append", default=[], help="input picture (edit-plus: may be repeated); vae-encode: see README"
+    )
+    parser.add_argument("--mask", help="inpaint, edit-inpaint: white is painted anew")
+    parser.add_argument("--strength", type=float, help="img2img, inpaint, edit-inpaint: 1 keeps nothing (default: 0.6)")
+    parser.add_argument("--width", type=int, help="default: 128, or what an edit calculates from its last picture")
+    parser.add_argument("--height", type=int)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--steps", type=int, default=20)
     parser.add_argument("--cfg", type=float, default=4.0, help="true CFG scale; 1 or less: one pass a step")
@@ -57,7 +69,6 @@ def parse_arguments(argv=None):
         action="store_true",
         help="let control tokens written in a prompt act as such, as diffusers does",
     )
-    parser.add_argument("--image", help="vae-encode: npy file, [1,3,H,W] in [-1,1]")
     parser.add_argument("--tiled", action="store_true", help="also decode (encode) with the VAE's tiling")
     parser.add_argument("--tile-min", type=int, default=256, help="tile side in pixels")
     parser.add_argument("--tile-stride", type=int, default=192, help="pixels from one tile to the next")
@@ -66,6 +77,7 @@ def parse_arguments(argv=None):
     parser.add_argument("--overwrite", action="store_true", help="replace an earlier run in the folder")
     args = parser.parse_args(argv)
     check_arguments(parser, args)
+    complete_arguments(parser, args, official_pipelines.KINDS[args.pipeline])
     args.out = Path(args.out) if args.out else ARTIFACTS / args.run_id / "ref"
     # What is not used must not be in the manifest: the engine reads a negative prompt there as guidance.
     args.negative_prompt = args.negative_prompt if args.cfg > 1 else None
@@ -77,14 +89,35 @@ def parse_arguments(argv=None):
 def check_arguments(parser, args):
     if args.component == "pipeline" and args.prompt is None:
         parser.error("--prompt is required")
-    if args.component == "vae-encode" and not args.image:
-        parser.error("--component vae-encode needs --image")
+    if args.component == "vae-encode" and len(args.image) != 1:
+        parser.error("--component vae-encode needs one --image")
     if args.floor and args.dtype != "float32":
         parser.error("--floor measures the distance of a bfloat16 run from a float32 one: it needs --dtype float32")
     if not (Path(args.model) / "model_index.json").exists():
         parser.error(f"--model {args.model}: not a model folder in diffusers' layout (it has no model_index.json)")
     if not args.run_id or args.run_id.startswith(".") or "/" in args.run_id:
         parser.error("--run-id must be a plain folder name")
+
+
+def complete_arguments(parser, args, kind):
+    """What the pipeline does not read is refused, and what it needs is there."""
+    if args.component != "pipeline":
+        return
+    if not min(1, kind.max_images) <= len(args.image) <= kind.max_images:
+        wanted = {0: "no", 1: "one"}.get(kind.max_images, f"one to {kind.max_images}")
+        parser.error(f"--pipeline {args.pipeline} reads {wanted} --image, not {len(args.image)}")
+    if kind.mask != (args.mask is not None):
+        parser.error(f"--pipeline {args.pipeline} {'needs a' if kind.mask else 'reads no'} --mask")
+    if args.strength is not None and not kind.strength:
+        parser.error(f"--pipeline {args.pipeline} reads no --strength")
+    if kind.strength and args.strength is None:
+        args.strength = 0.6
+    if (args.width is None) != (args.height is None):
+        parser.error("give both of --width and --height, or none")
+    if kind.fixed_size and args.width is not None:
+        parser.error(f"--pipeline {args.pipeline} calculates the size from its picture")
+    if args.width is None and not kind.sees:
+        args.width, args.height = 128, 128
 
 
 def tiling_of(args):
@@ -96,13 +129,32 @@ def tiling_of(args):
     }
 
 
-def pipeline_facts(args):
+def kept_inputs(args):
+    """The input pictures' names beside the manifest: a reference is all that a repetition needs."""
+    images = [f"input{index}{Path(path).suffix}" for index, path in enumerate(args.image)]
     return {
-        "pipeline": "QwenImagePipeline",
+        **({"images": images} if images else {}),
+        **({"mask": f"mask{Path(args.mask).suffix}"} if args.mask else {}),
+        **({"strength": args.strength} if args.strength is not None else {}),
+    }
+
+
+def keep_inputs(args, folder):
+    kept = kept_inputs(args)
+    for path, name in zip(args.image, kept.get("images", []), strict=True):
+        shutil.copyfile(path, folder / name)
+    if args.mask:
+        shutil.copyfile(args.mask, folder / kept["mask"])
+
+
+def pipeline_facts(args, image):
+    return {
+        "pipeline": official_pipelines.KINDS[args.pipeline].class_name,
         "prompt": args.prompt,
         "negative_prompt": args.negative_prompt,
-        "width": args.width,
-        "height": args.height,
+        **kept_inputs(args),
+        "width": image.width,
+        "height": image.height,
         "steps": args.steps,
         "cfg": args.cfg,
         "seed": args.seed,
@@ -123,8 +175,9 @@ def common_facts(args):
 
 
 def load_pipeline(args, dtype):
-    pipe = text_to_image.load(args.model, dtype)
-    text_to_image.check_size(pipe, args.width, args.height)
+    pipe = official_pipelines.load(official_pipelines.KINDS[args.pipeline], args.model, dtype)
+    if args.width is not None:
+        text_to_image.check_size(pipe, args.width, args.height)
     if not args.reference_special_tokens:
         text_to_image.check_literal(pipe, args.prompt)
         text_to_image.check_literal(pipe, args.negative_prompt or "")
@@ -133,7 +186,9 @@ def load_pipeline(args, dtype):
 
 def run_pipeline(args, pipe, store, choice):
     """One run of the official pipeline, whose tensors go to STORE; returns the picture."""
-    taps = text_to_image.TextToImage(pipe, store, choice, args.negative_prompt is not None)
+    kind = official_pipelines.KINDS[args.pipeline]
+    make_taps = PictureToImage if kind.max_images else text_to_image.TextToImage
+    taps = make_taps(kind, pipe, store, choice, args.negative_prompt is not None)
     image = taps.run(args)
     if args.tiled:
         taps.decode_tiled(tiling_of(args))
@@ -150,11 +205,12 @@ def export_pipeline(args, choice):
         del pipe
         gc.collect()
         if args.verify:
-            text_to_image.verify_untouched(args, dtype, image)
+            official_pipelines.verify_untouched(official_pipelines.KINDS[args.pipeline], args, dtype, image)
         if args.floor:
             run_pipeline(args, load_pipeline(args, torch.bfloat16), FloorMeter(store), choice)
         image.save(store.folder / "image.png")
-        store.write_manifest({**pipeline_facts(args), **common_facts(args)})
+        keep_inputs(args, store.folder)
+        store.write_manifest({**pipeline_facts(args, image), **common_facts(args)})
     return store
 
 
@@ -175,7 +231,7 @@ def next_command(args):
         words.append(f"--artifacts={args.out.parent.parent}")
     if args.checkpoints != CHECKPOINTS:
         words.append(f"--checkpoints={args.checkpoints}")
-    words += ["generate", "-o", "out.png"]
+    words += engine_command.words(args.pipeline, args.out, kept_inputs(args)) + ["-o", "out.png"]
     if Path(args.model).resolve() != EMBEDDED_MODEL:
         words.append(f"--model={args.model}")
     return shlex.join(words)

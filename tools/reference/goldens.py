@@ -9,6 +9,7 @@ from safetensors.numpy import save_file
 
 import golden_rng
 import golden_scheduler
+import test_pictures
 from case_list import CaseList, export_arguments
 from export import export
 
@@ -55,13 +56,15 @@ def write_case(cases, case, out):
         export(export_arguments({**case, "image": image}, model, folder))
         image.unlink()
     else:
-        export(export_arguments(case, model, folder))
+        drawn = out / f"{case['name']}_input"
+        export(export_arguments(test_pictures.write_inputs(case, drawn), model, folder))
+        shutil.rmtree(drawn, ignore_errors=True)
     pack(folder)
 
 
 def size_of(path):
     files = [path] if path.is_file() else [file for file in path.rglob("*") if file.is_file()]
-    return sum(file.stat().st_size for file in files), len(files)
+    return sum(file.lstat().st_size for file in files), len(files)
 
 
 def write(out, max_bytes):

@@ -7,7 +7,11 @@ from diffusers.models.attention_processor import Attention
 from diffusers.models.autoencoders.autoencoder_kl_qwenimage import QwenImageDecoder3d, QwenImageEncoder3d
 from diffusers.models.transformers.transformer_qwenimage import QwenEmbedLayer3DRope, QwenEmbedRope
 from torch import nn
-from transformers.models.qwen2_5_vl.modeling_qwen2_5_vl import Qwen2_5_VLRotaryEmbedding
+from transformers.modeling_outputs import BaseModelOutputWithPooling
+from transformers.models.qwen2_5_vl.modeling_qwen2_5_vl import (
+    Qwen2_5_VLRotaryEmbedding,
+    Qwen2_5_VLVisionRotaryEmbedding,
+)
 
 # What is never a checkpoint: modules without arithmetic of their own, activations (their input and the next
 # module's output say enough), rotary tables, and modules whose output is another module's output again.
@@ -24,6 +28,7 @@ SKIPPED_TYPES = (
     QwenEmbedRope,
     QwenEmbedLayer3DRope,
     Qwen2_5_VLRotaryEmbedding,
+    Qwen2_5_VLVisionRotaryEmbedding,
     QwenImageDecoder3d,
     QwenImageEncoder3d,
 )
@@ -33,6 +38,11 @@ PATHS = {
     "text_encoder": (
         r"model\.language_model\.(embed_tokens|norm|layers\.\d+)",
         r"model\.language_model\.(?!.*\bact_fn$).+",
+    ),
+    "vision": (
+        r"model\.visual(\.(patch_embed|blocks\.\d+|merger))?",
+        # The patches' convolution returns what patch_embed does, with three axes of one more.
+        r"model\.visual(?!.*\bact_fn$)(?!\.patch_embed\.).*",
     ),
     "transformer": (
         r"img_in|txt_norm|txt_in|time_text_embed|transformer_blocks\.\d+|norm_out|proj_out",
@@ -76,6 +86,9 @@ class PassRecorder:
 
 def _record_output(recorder, path, level):
     def hook(_module, _args, output):
+        if isinstance(output, BaseModelOutputWithPooling):
+            # The vision tower: what takes the place of the picture's tokens, in their order again.
+            output = output.pooler_output
         tensor = output[0] if isinstance(output, tuple) else output
         if not isinstance(tensor, torch.Tensor):
             raise RuntimeError(f"{path} returned {type(output).__name__}, not a tensor")

@@ -19,6 +19,7 @@ import engine_check
 import environment
 import goldens
 import mflux_check
+import test_pictures
 from case_list import HERE, KEYS, ROOT, CaseList, export_arguments
 from export import export
 from random_model import write_json
@@ -32,6 +33,9 @@ EXPORTER = (
     "export.py",
     "module_taps.py",
     "noise_floor.py",
+    "official_pipelines.py",
+    "picture_to_image.py",
+    "test_pictures.py",
     "text_to_image.py",
 )
 
@@ -66,8 +70,10 @@ def export_case(cases, case, work):
         return
     print(f"{case['name']}: exporting", file=sys.stderr)
     (folder / "ref.stamp.json").unlink(missing_ok=True)
-    export(export_arguments(case, model, folder / "ref"))
-    write_json(folder / "case.json", {key: str(model) if key == "model" else case[key] for key in KEYS})
+    export(export_arguments(test_pictures.write_inputs(case, folder), model, folder / "ref"))
+    settings = json.loads((folder / "ref" / "manifest.json").read_text(encoding="utf-8"))
+    known = {key: settings[key] for key in ("width", "height", "images", "mask", "strength") if key in settings}
+    write_json(folder / "case.json", {key: str(model) if key == "model" else case[key] for key in KEYS} | known)
     # Written last: an export that was interrupted is not up to date.
     write_json(folder / "ref.stamp.json", stamp)
 
@@ -100,7 +106,7 @@ def run_cases(args):
             check_precisions(engine, work, case, model, row)
         rows.append(row)
         verdict = "passed" if row["passed"] else "FAILED: " + (", ".join(row["failures"][:3]) or "the pictures differ")
-        print(f"{case['name']:24} {row['tensors']:5} tensors, picture within {row['levels']} level, {row['psnr']:.1f} dB: {verdict}")
+        print(f"{case['name']:28} {row['tensors']:5} tensors, picture within {row['levels']} level, {row['psnr']:.1f} dB: {verdict}")
     if not args.case:
         print(f"{docs_check.check(work / 'docs', engine)} command of docs/debugging.md works")
         table = engine_check.table(rows, environment.versions())
@@ -114,7 +120,8 @@ def run_cases(args):
 def check_precisions(engine, work, case, model, row):
     """`compare` must accept the official bfloat16 run by its floors, and the engine's float32 run."""
     folder = work / case["name"]
-    export([*export_arguments({**case, "floor": False}, model, folder / "bf16"), "--dtype=bfloat16"])
+    drawn = test_pictures.write_inputs({**case, "floor": False}, folder)
+    export([*export_arguments(drawn, model, folder / "bf16"), "--dtype=bfloat16"])
     for run in ("bf16", "cpp"):
         report = compare_runs.compare(engine, folder / "ref", folder / run)
         if not report["passed"]:
@@ -132,8 +139,10 @@ def check_foreign(args):
 
 def list_cases(_args):
     for case in CaseList().cases:
-        size = f"{case['width']}x{case['height']}"
-        print(f"{case['name']:24} {case['model']:16} {size:8} {case['steps']:3} steps  {case['checkpoints']}")
+        size = f"{case['width']}x{case['height']}" if "width" in case else "–"
+        print(
+            f"{case['name']:28} {case['model']:18} {case['pipeline']:14} {size:8} {case['steps']:3} steps  {case['checkpoints']}"
+        )
 
 
 def main():

@@ -25,6 +25,18 @@ COMPONENTS = {
     "transformer": ["diffusers", "QwenImageTransformer2DModel"],
     "vae": ["diffusers", "AutoencoderKLQwenImage"],
 }
+# What the published edit models have beside it.
+PROCESSOR = {
+    "image_processor_type": "Qwen2VLImageProcessor",
+    "processor_class": "Qwen2VLProcessor",
+    "image_mean": [0.48145466, 0.4578275, 0.40821073],
+    "image_std": [0.26862954, 0.26130258, 0.27577711],
+    "min_pixels": 3136,
+    "max_pixels": 12845056,
+    "merge_size": 2,
+    "patch_size": 14,
+    "temporal_patch_size": 2,
+}
 # Diffusers' and transformers' own defaults, larger than any model made here: one file.
 NO_SHARDS = "10GB"
 
@@ -67,7 +79,7 @@ def write_vae(folder, spec):
 
 
 def text_encoder_config(spec, tokenizer):
-    text = dict(spec["text_encoder"])
+    text, vision = dict(spec["text_encoder"]), spec["vision"]
     rope_theta = text.pop("rope_theta")
     head_dim = text["hidden_size"] // text["num_attention_heads"]
     flat = spec["text_encoder_style"] == "flat"
@@ -85,9 +97,9 @@ def text_encoder_config(spec, tokenizer):
             "eos_token_id": token("<|im_end|>"),
         },
         vision_config={
-            **spec["vision"],
+            **vision,
             "out_hidden_size": text["hidden_size"],
-            "fullatt_block_indexes": [spec["vision"]["depth"] - 1],
+            "fullatt_block_indexes": vision["fullatt_block_indexes"] or [vision["depth"] - 1],
         },
         image_token_id=token("<|image_pad|>"),
         video_token_id=token("<|video_pad|>"),
@@ -133,8 +145,16 @@ def write_model(out, spec, tokenizer_folder=TOKENIZER):
     write_text_encoder(out / "text_encoder", spec, tokenizer)
     scheduler = FlowMatchEulerDiscreteScheduler(**random_spec.scheduler_config(spec["lightning"]))
     scheduler.save_pretrained(out / "scheduler")
+    settings = {key: spec[key] for key in ("pipelines", "vae_area", "condition_area") if spec[key] is not None}
+    if settings:
+        write_json(out / "qwen_image.json", settings)
+    components = dict(COMPONENTS)
+    if spec["pipeline"] != "QwenImagePipeline":
+        (out / "processor").mkdir()
+        write_json(out / "processor" / "preprocessor_config.json", PROCESSOR)
+        components["processor"] = ["transformers", "Qwen2VLProcessor"]
     # Written last: a folder without it is an unfinished model.
-    write_json(out / "model_index.json", {"_class_name": "QwenImagePipeline", **COMPONENTS})
+    write_json(out / "model_index.json", {"_class_name": spec["pipeline"], **components})
 
 
 def parse_arguments():

@@ -14,11 +14,18 @@ DEFAULT = {
     "max_shard_size": None,
     "text_encoder_style": "nested",
     "lightning": False,
+    # What model_index.json names; other pipelines that the weights also serve, and the areas of an edit's pictures,
+    # stand in qwen_image.json.
+    "pipeline": "QwenImagePipeline",
+    "pipelines": None,
+    "vae_area": None,
+    "condition_area": None,
     "transformer": {
         "num_layers": 2,
         "num_attention_heads": 4,
         "attention_head_dim": 32,
         "axes_dims_rope": [8, 12, 12],
+        "zero_cond_t": False,
     },
     "text_encoder": {
         "hidden_size": 128,
@@ -30,7 +37,14 @@ DEFAULT = {
         "rms_norm_eps": 1e-6,
         "rope_theta": 1000000.0,
     },
-    "vision": {"depth": 2, "hidden_size": 32, "intermediate_size": 48, "num_heads": 2},
+    "vision": {
+        "depth": 2,
+        "hidden_size": 32,
+        "intermediate_size": 48,
+        "num_heads": 2,
+        "fullatt_block_indexes": None,  # the last one
+        "window_size": 112,
+    },
     "vae": {
         "base_dim": 8,
         "z_dim": 16,
@@ -59,7 +73,11 @@ PRESETS = {
             "num_key_value_heads": 4,
             "intermediate_size": 18944,
         },
+        "vision": {"depth": 2, "hidden_size": 1280, "intermediate_size": 3420, "num_heads": 16},
         "vae": {"base_dim": 96, "num_res_blocks": 2},
+        "pipelines": ["qwen-image", "edit-2509"],
+        "vae_area": 64 * 64,
+        "condition_area": 160 * 160,
     },
     # What mflux can run: it fixes the size of a head and the channels of the VAE.
     "mflux": {
@@ -112,6 +130,99 @@ PRESETS = {
             "rope_theta": 10000.0,
         },
         "vae": {"base_dim": 12, "z_dim": 8, "num_res_blocks": 2},
+    },
+    # Edits, in sizes that no vector length divides: vision heads of 12, windows of 3 tokens a side, two blocks that
+    # attend to everything.
+    "edit-odd": {
+        "dtype": "float16",
+        "pipeline": "QwenImageEditPlusPipeline",
+        "vae_area": 112 * 112,
+        "condition_area": 176 * 176,
+        "transformer": {
+            "num_layers": 2,
+            "num_attention_heads": 5,
+            "attention_head_dim": 24,
+            "axes_dims_rope": [4, 10, 10],
+        },
+        "text_encoder": {
+            "hidden_size": 80,
+            "num_hidden_layers": 2,
+            "num_attention_heads": 5,
+            "num_key_value_heads": 1,
+            "intermediate_size": 136,
+            "vocab_size": 1031,
+        },
+        "vision": {
+            "depth": 5,
+            "hidden_size": 36,
+            "intermediate_size": 44,
+            "num_heads": 3,
+            "fullatt_block_indexes": [1, 4],
+            "window_size": 84,
+        },
+        "vae": {"base_dim": 20},
+    },
+    # Edits, the other shape of everything: shards, the flat text encoder, the distilled schedule, 8 latent channels,
+    # the published window.
+    "edit-flat": {
+        "dtype": "bfloat16",
+        "max_shard_size": "1MB",
+        "text_encoder_style": "flat",
+        "lightning": True,
+        "pipeline": "QwenImageEditPlusPipeline",
+        "vae_area": 128 * 128,
+        "condition_area": 224 * 224,
+        "transformer": {
+            "num_layers": 3,
+            "num_attention_heads": 3,
+            "attention_head_dim": 20,
+            "axes_dims_rope": [4, 8, 8],
+        },
+        "text_encoder": {
+            "hidden_size": 72,
+            "num_hidden_layers": 2,
+            "num_attention_heads": 6,
+            "num_key_value_heads": 3,
+            "intermediate_size": 100,
+            "rms_norm_eps": 1e-4,
+            "rope_theta": 10000.0,
+        },
+        "vision": {
+            "depth": 3,
+            "hidden_size": 80,
+            "intermediate_size": 92,
+            "num_heads": 4,
+            "fullatt_block_indexes": [0, 2],
+        },
+        "vae": {"base_dim": 12, "z_dim": 8, "num_res_blocks": 2},
+    },
+    # Edits, small enough to be committed. Windows of 2 tokens a side, so that small pictures have several.
+    "edit-micro": {
+        "dtype": "float16",
+        "pipeline": "QwenImageEditPlusPipeline",
+        "vae_area": 32 * 32,
+        "condition_area": 64 * 96,
+        "transformer": {
+            "num_layers": 2,
+            "num_attention_heads": 2,
+            "attention_head_dim": 8,
+            "axes_dims_rope": [2, 2, 4],
+        },
+        "text_encoder": {
+            "hidden_size": 16,
+            "num_hidden_layers": 1,
+            "num_attention_heads": 2,
+            "num_key_value_heads": 1,
+            "intermediate_size": 28,
+        },
+        "vision": {
+            "depth": 2,
+            "hidden_size": 8,
+            "intermediate_size": 12,
+            "num_heads": 2,
+            "window_size": 56,
+        },
+        "vae": {"base_dim": 2, "dim_mult": [1, 2, 2, 2]},
     },
     # Small enough to be committed with its references: under 400 KB of weights. An odd channel count in the VAE
     # makes the halving of its upsamplers round down.
@@ -181,6 +292,8 @@ def check(spec):
         problems.append("vocab_size must be at least 1024: the tokenizer is the embedded model's")
     if len(spec["vae"]["temperal_downsample"]) != len(spec["vae"]["dim_mult"]) - 1:
         problems.append("temperal_downsample must be one shorter than dim_mult")
+    if spec["vision"]["hidden_size"] % (4 * spec["vision"]["num_heads"]):
+        problems.append("the vision tower's heads must be of a multiple of 4: rows and columns each turn pairs")
     if spec["dtype"] not in DTYPES:
         problems.append(f"dtype must be one of {', '.join(DTYPES)}")
     if spec["text_encoder_style"] not in STYLES:

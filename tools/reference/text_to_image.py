@@ -1,18 +1,22 @@
 """Runs the official text-to-image pipeline once and records its checkpoints."""
 
-import sys
+import math
 
 import torch
-from diffusers import QwenImagePipeline
 
+import official_pipelines
 from block_taps import BlockTaps
 from module_taps import PassRecorder, attach
 
+KIND = official_pipelines.KINDS["text-to-image"]
+
 
 def load(model, dtype):
-    pipe = QwenImagePipeline.from_pretrained(model, dtype=dtype)
-    pipe.set_progress_bar_config(disable=True)
-    return pipe
+    return official_pipelines.load(KIND, model, dtype)
+
+
+def call(pipe, args, **noise):
+    return official_pipelines.call(KIND, pipe, args, **noise)
 
 
 def check_literal(pipe, prompt):
@@ -34,7 +38,8 @@ def check_size(pipe, width, height):
 class TextToImage:
     """Wraps the seams of one pipeline (encoder, transformer, scheduler, VAE) so that each tells what passes."""
 
-    def __init__(self, pipe, store, choice, guided):
+    def __init__(self, kind, pipe, store, choice, guided):
+        self._kind = kind
         self._pipe = pipe
         self._store = store
         self._choice = choice
@@ -48,6 +53,7 @@ class TextToImage:
         self._tap_prompt()
         self._tap_transformer()
         self._tap_scheduler()
+        self._tap_final_latents()
         self._tap_vae()
 
     def _save(self, name, tensor):
@@ -93,7 +99,9 @@ class TextToImage:
             step, index = divmod(self._transformer_calls, len(self._passes))
             self._transformer_calls += 1
             if index == 0:
-                self._save(f"packed_latents_step{step}", kwargs["hidden_states"])
+                # The pictures that an edit starts from stand behind the latents.
+                tokens = math.prod(kwargs["img_shapes"][0][0])
+                self._save(f"packed_latents_step{step}", kwargs["hidden_states"][:, :tokens])
             recorder.begin(f"transformer/step{step:03d}{self._passes[index]}")
 
         transformer.register_forward_pre_hook(begin, with_kwargs=True)
@@ -108,16 +116,23 @@ class TextToImage:
 
         def step(model_output, timestep, sample, **kwargs):
             if self._steps_done == 0:
-                self._save("sigmas", scheduler.sigmas)
-                self._save("timesteps", scheduler.timesteps)
+                # A run that starts from a picture leaves out the first steps.
+                self._save("sigmas", scheduler.sigmas[scheduler.begin_index :])
+                self._save("timesteps", scheduler.timesteps[scheduler.begin_index :])
             self._save(f"noise_pred_step{self._steps_done}", model_output)
             self._steps_done += 1
-            result = original(model_output, timestep, sample, **kwargs)
-            if self._steps_done == len(scheduler.timesteps):
-                self._save("final_latents_packed", result[0])
-            return result
+            return original(model_output, timestep, sample, **kwargs)
 
         scheduler.step = step
+
+    def _tap_final_latents(self):
+        original = self._pipe._unpack_latents
+
+        def unpack(latents, *sizes):
+            self._save("final_latents_packed", latents)
+            return original(latents, *sizes)
+
+        self._pipe._unpack_latents = unpack
 
     def _tap_vae(self):
         vae = self._pipe.vae
@@ -140,7 +155,7 @@ class TextToImage:
     def run(self, args):
         latents = initial_latents(self._pipe, args)
         self._save("initial_latents_packed", latents)
-        return call(self._pipe, args, latents=latents)
+        return official_pipelines.call(self._kind, self._pipe, args, latents=latents)
 
     @torch.no_grad()
     def decode_tiled(self, tiling):
@@ -164,27 +179,3 @@ def initial_latents(pipe, args):
     )
     return latents.to(pipe.transformer.dtype)
 
-
-def call(pipe, args, **noise):
-    return pipe(
-        prompt=args.prompt,
-        negative_prompt=args.negative_prompt,
-        true_cfg_scale=args.cfg,
-        height=args.height,
-        width=args.width,
-        num_inference_steps=args.steps,
-        max_sequence_length=args.max_sequence_length,
-        **noise,
-    ).images[0]
-
-
-def verify_untouched(args, dtype, image):
-    """A fresh pipeline without any tap, in float32 from the seed alone, must paint the same picture bit for bit."""
-    pipe = load(args.model, dtype)
-    if dtype == torch.float32:
-        noise = {"generator": torch.Generator("cpu").manual_seed(args.seed)}
-    else:
-        noise = {"latents": initial_latents(pipe, args)}
-    if call(pipe, args, **noise).tobytes() != image.tobytes():
-        raise SystemExit("the recorded run differs from a plain pipeline call")
-    print("verified: a plain pipeline call gives the same picture, bit for bit", file=sys.stderr)

@@ -24,7 +24,7 @@ def run(args, dtype, store, choice, tiling):
             store.save(name, tensor)
 
     vae = AutoencoderKLQwenImage.from_pretrained(args.model, subfolder="vae", dtype=dtype)
-    picture = read_picture(args.image)
+    picture = read_picture(args.image[0])
     save("vae_encode/input", picture)
     frame = picture.to(dtype)[:, :, None]
     recorder = PassRecorder(store, choice)

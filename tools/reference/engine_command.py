@@ -1,0 +1,14 @@
+"""The engine's command for each of the official pipelines."""
+
+from official_pipelines import KINDS
+
+
+def words(pipeline, folder, inputs):
+    """The command and the options that a manifest does not supply. INPUTS are the manifest's, in FOLDER."""
+    option = "--input-image" if KINDS[pipeline].sees else "--init-image"
+    command = ["edit" if KINDS[pipeline].sees else "generate"]
+    command += [f"{option}={folder / name}" for name in inputs.get("images", [])]
+    if "mask" in inputs:
+        # The official pipelines do not lay the untouched pixels over the result.
+        command += [f"--mask={folder / inputs['mask']}", "--no-blend"]
+    return command + ([f"--strength={inputs['strength']}"] if "strength" in inputs else [])
