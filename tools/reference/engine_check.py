@@ -95,7 +95,7 @@ def table(rows, versions):
         "",
         "## From pictures",
         "",
-        "*From* is the size of each input picture, *strength* how much of the way from noise is taken. Masked pictures "
+        "*From*: the size of each input picture, and how much of the way from noise is taken (strength). Masked pictures "
         "are compared as the pipeline returns them, without the untouched pixels laid over (`--no-blend`).",
         "",
         *rows_table([row for row in rows if "images" in row["case"]], {"pipeline": pipeline, "from": inputs}),
