@@ -217,10 +217,11 @@ RunResult RunProgram(const std::vector<std::string>& arguments, const RunOptions
   return RunningProgram(arguments, options).Finish();
 }
 
-ModelCopy::ModelCopy(const fs::path& folder) : path_(folder) {
-  const fs::path tiny = fs::path(QWEN_IMAGE_SOURCE_DIR) / "models/tiny";
-  for (const auto& entry : fs::recursive_directory_iterator(tiny)) {
-    const fs::path target = path_ / entry.path().lexically_relative(tiny);
+ModelCopy::ModelCopy(const fs::path& folder, const fs::path& model) : path_(folder) {
+  const fs::path source = fs::path(QWEN_IMAGE_SOURCE_DIR) / model;
+  for (const auto& entry :
+       fs::recursive_directory_iterator(source, fs::directory_options::follow_directory_symlink)) {
+    const fs::path target = path_ / entry.path().lexically_relative(source);
     fs::create_directories(target.parent_path());
     if (entry.is_regular_file()) fs::create_symlink(entry.path(), target);
   }

@@ -64,10 +64,11 @@ class RunningProgram {
 
 RunResult RunProgram(const std::vector<std::string>& arguments, const RunOptions& options);
 
-// models/tiny, with links to its files in a folder of its own where they can be replaced one by one.
+// A model of the project, with links to its files in a folder of its own where they can be replaced one by
+// one.
 class ModelCopy {
  public:
-  explicit ModelCopy(const std::filesystem::path& folder);
+  explicit ModelCopy(const std::filesystem::path& folder, const std::filesystem::path& model = "models/tiny");
   const std::filesystem::path& path() const { return path_; }
 
   void Write(const std::string& file, const std::string& bytes) const;

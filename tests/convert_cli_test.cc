@@ -1,5 +1,6 @@
 // qwen-image convert as its users meet it: what can be drawn with what it writes, how it fails, how it goes
 // on.
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>

@@ -8,6 +8,7 @@
 #include <cmath>
 #include <filesystem>
 
+#include "files/image.h"
 #include "files/png.h"
 #include "parity/report.h"
 #include "parity/run_recorder.h"
@@ -26,7 +27,8 @@ struct GoldenCase {
 
 void PrintTo(const GoldenCase& c, std::ostream* out) { *out << c.name; }
 
-GenerateRequest RequestOf(const RunSettings& s) {
+GenerateRequest RequestOf(const ReferenceRun& reference) {
+  const RunSettings& s = reference.settings();
   GenerateRequest request;
   request.prompt = s.prompt;
   request.negative_prompt = s.negative_prompt;
@@ -36,6 +38,17 @@ GenerateRequest RequestOf(const RunSettings& s) {
   request.cfg = s.cfg;
   request.seed = s.seed;
   request.max_sequence_length = s.max_sequence_length;
+  for (const std::string& name : s.images) {
+    RgbImage image = ReadImage(reference.tensors().path() / name).image;
+    if (s.edits()) {
+      request.input_images.push_back(std::move(image));
+    } else {
+      request.init_image = std::move(image);
+    }
+  }
+  if (!s.mask.empty()) request.mask = ReadMask(reference.tensors().path() / s.mask).image;
+  request.strength = s.strength;
+  request.blend = false;  // the official pipelines do not
   return request;
 }
 
@@ -49,7 +62,7 @@ class Goldens : public testing::TestWithParam<GoldenCase> {
  protected:
   Picture Draw(int threads, CheckpointSink* sink) const {
     const Pipeline pipeline(kSource / GetParam().model, {.threads = threads});
-    return pipeline.Generate(RequestOf(reference_.settings()),
+    return pipeline.Generate(RequestOf(reference_),
                              {.on_progress = {}, .cancel = nullptr, .checkpoints = sink});
   }
 
@@ -84,11 +97,17 @@ TEST_P(Goldens, PictureDoesNotDependOnTheNumberOfThreads) {
   for (int threads : {2, 5}) EXPECT_EQ(Draw(threads, nullptr).rgb, one.rgb) << threads << " threads";
 }
 
-INSTANTIATE_TEST_SUITE_P(Runs, Goldens,
-                         testing::Values(GoldenCase{"tiny_blocks", "models/tiny"},
-                                         GoldenCase{"tiny_all", "models/tiny"},
-                                         GoldenCase{"micro_all", "tests/goldens/models/micro"}),
-                         [](const auto& info) { return std::string(info.param.name); });
+INSTANTIATE_TEST_SUITE_P(
+    Runs, Goldens,
+    testing::Values(GoldenCase{"tiny_blocks", "models/tiny"}, GoldenCase{"tiny_all", "models/tiny"},
+                    GoldenCase{"micro_all", "tests/goldens/models/micro"},
+                    GoldenCase{"micro_edit", "tests/goldens/models/edit-micro"},
+                    GoldenCase{"micro_edit_2511", "tests/goldens/models/edit-micro-2511"},
+                    GoldenCase{"micro_edit_one", "tests/goldens/models/edit-micro-one"},
+                    GoldenCase{"micro_img2img", "tests/goldens/models/micro"},
+                    GoldenCase{"micro_inpaint", "tests/goldens/models/micro"},
+                    GoldenCase{"micro_edit_inpaint", "tests/goldens/models/edit-micro-one"}),
+    [](const auto& info) { return std::string(info.param.name); });
 
 // A tap that listens and changes nothing must not change the picture.
 TEST(Checkpoints, ListeningChangesNothing) {
@@ -150,8 +169,7 @@ TEST(RunChecker, FindsAPlantedError) {
     }
   } checker(reference, CheckpointSelection("blocks"), {"*"}, nullptr);
   const Pipeline pipeline(kSource / "models/tiny", {.threads = 2});
-  pipeline.Generate(RequestOf(reference.settings()),
-                    {.on_progress = {}, .cancel = nullptr, .checkpoints = &checker});
+  pipeline.Generate(RequestOf(reference), {.on_progress = {}, .cancel = nullptr, .checkpoints = &checker});
   EXPECT_FALSE(checker.passed());
   std::vector<std::string> failed;
   for (const TensorComparison& t : checker.comparison().tensors) {

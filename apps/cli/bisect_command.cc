@@ -131,10 +131,11 @@ int RunBisect(BisectOptions options, const DebugOptions& debug, const CancelFlag
   const std::filesystem::path folder = FindReference(options.reference, debug.artifacts);
   const ReferenceRun reference(folder);
   GenerateOptions& generate = options.generate;
+  generate.edit = reference.settings().edits();
   FillFromReference(reference, generate);
   if (generate.step_cache.value_or(0) > 0 || !generate.resume_dir.empty())
     Fail(ErrorKind::kUsage, "bisect looks at every step; leave out --step-cache and --resume-dir");
-  const GenerateRequest request = MakeRequest(generate);
+  const GenerateRequest request = MakeRequest(generate, [](const std::string&) {});
   const Pipeline pipeline(FindModel(generate.files), {.threads = generate.threads,
                                                       .check_memory = !generate.ignore_memory,
                                                       .precision = generate.PrecisionInUse()});
@@ -157,10 +158,9 @@ int RunBisect(BisectOptions options, const DebugOptions& debug, const CancelFlag
         options.repro.empty() ? run.parent_path() / (run.filename().string() + "-repro") : options.repro;
     const std::string artifacts = repro.has_parent_path() ? repro.parent_path().string() : ".";
     const std::string command = fmt::format(
-        "qwen-image --artifacts {} --debug={} --only {} --checkpoints '{}' --substitute '*' generate "
-        "{}",
-        artifacts, repro.filename().string(), result.component, ReproOperation(result),
-        ModelArguments(FindModel(generate.files)));
+        "qwen-image --artifacts {} --debug={} --only {} --checkpoints '{}' --substitute '*' {} {}", artifacts,
+        repro.filename().string(), result.component, ReproOperation(result),
+        generate.edit ? "edit" : "generate", ModelArguments(FindModel(generate.files)));
     WriteRepro(repro, reference, result, WeightsOf(pipeline, result.component, ReproOperation(result)),
                command);
     json["repro"] = {{"folder", repro.string()}, {"command", command}};

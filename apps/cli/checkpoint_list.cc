@@ -39,10 +39,16 @@ class NamePrinter : public CheckpointSink {
 }  // namespace
 
 int ListCheckpoints(const GenerateOptions& options, const DebugOptions& debug, const CancelFlag& cancel) {
-  // The names depend on the model, the steps and guidance only: the smallest picture passes them all.
+  // The names depend on the model, the steps, guidance and the number of pictures only: the smallest ones
+  // pass them all.
   const Pipeline pipeline(FindModel(options.files), {.threads = options.threads});
   GenerateRequest request;
+  const RgbImage small{32, 32, std::vector<uint8_t>(32 * 32 * 3, 128)};
   request.width = request.height = 32;
+  if (options.edit) request.input_images.assign(std::max<size_t>(1, options.input_images.size()), small);
+  if (!options.init_image.empty()) request.init_image = small;
+  if (!options.mask.empty()) request.mask = GreyImage{32, 32, std::vector<uint8_t>(32 * 32, 255)};
+  if (options.edit && request.mask) request.width = request.height = std::nullopt;
   request.steps = options.steps.value_or(1);
   request.cfg = options.cfg;
   NamePrinter printer(debug);

@@ -91,8 +91,34 @@ void DebugRun::Watch(const Pipeline& pipeline) {
                                         RangesFor(pipeline, reference()), sink());
 }
 
+namespace {
+
+// The pictures that the reference started from lie beside its tensors.
+void FillPictures(const ReferenceRun& reference, GenerateOptions& o) {
+  const RunSettings& s = reference.settings();
+  const std::filesystem::path& folder = reference.tensors().path();
+  if (s.edits() != o.edit)
+    Fail(ErrorKind::kUsage, "the reference run is of {} ({}); use the command {}",
+         s.edits() ? "an edit" : "no edit", Printable(s.pipeline), s.edits() ? "edit" : "generate");
+  if (o.input_images.empty() && o.init_image.empty()) {
+    for (const std::string& name : s.images) {
+      if (s.edits()) {
+        o.input_images.push_back(folder / name);
+      } else {
+        o.init_image = folder / name;
+      }
+    }
+  }
+  if (o.mask.empty() && !s.mask.empty()) o.mask = folder / s.mask;
+  if (!s.mask.empty()) o.no_blend = true;  // the official pipelines do not lay the result over the input
+  if (s.strength) TakeOrMatch(o.strength, *s.strength, "strength");
+}
+
+}  // namespace
+
 void FillFromReference(const ReferenceRun& reference, GenerateOptions& o) {
   const RunSettings& s = reference.settings();
+  FillPictures(reference, o);
   std::optional<std::string> prompt;
   if (o.has_prompt) prompt = o.prompt;
   TakeOrMatch(prompt, s.prompt, "prompt");

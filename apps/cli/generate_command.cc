@@ -1,4 +1,4 @@
-// qwen-image generate: from options to picture files.
+// qwen-image generate and edit: from options to picture files.
 #include "generate_command.h"
 
 #include <chrono>
@@ -65,8 +65,29 @@ void RefuseUnwatchable(const GenerateOptions& o) {
     Fail(ErrorKind::kUsage, "--debug and --trace watch every step; leave out {}, which skips some", option);
 }
 
-RunSettings SettingsOf(const Picture& p, const GenerateOptions& o) {
-  return {p.prompt, p.negative_prompt, p.width, p.height, p.steps, p.cfg, p.seed, o.MaxSequenceLength()};
+// diffusers' class for such a run.
+std::string PipelineClass(const Pipeline& pipeline, const GenerateRequest& request) {
+  const bool repairs = request.mask || request.outpaint.any();
+  if (!request.input_images.empty()) {
+    if (repairs) return "QwenImageEditInpaintPipeline";
+    return pipeline.variant() == "edit" ? "QwenImageEditPipeline" : "QwenImageEditPlusPipeline";
+  }
+  if (!request.init_image) return "QwenImagePipeline";
+  return repairs ? "QwenImageInpaintPipeline" : "QwenImageImg2ImgPipeline";
+}
+
+// The size is the one that was drawn at, which the tensors have.
+RunSettings SettingsOf(const Picture& p, const GenerateOptions& o, const std::string& pipeline_class) {
+  return {.prompt = p.prompt,
+          .negative_prompt = p.negative_prompt,
+          .width = p.source ? p.source->working_width : p.width,
+          .height = p.source ? p.source->working_height : p.height,
+          .steps = p.steps,
+          .cfg = p.cfg,
+          .seed = p.seed,
+          .max_sequence_length = o.MaxSequenceLength(),
+          .pipeline = pipeline_class,
+          .strength = p.strength};
 }
 
 Picture DrawWatched(const Pipeline& pipeline, const GenerateRequest& request, ProgressPrinter& progress,
@@ -90,20 +111,20 @@ Picture DrawWatched(const Pipeline& pipeline, const GenerateRequest& request, Pr
 }
 
 // --only: one component on the reference's inputs. A picture is written only if a name was given for it.
-bool RunOnly(const Pipeline& pipeline, const Job& job, const std::string& component, DebugRun& debug,
+bool RunOnly(const Pipeline& pipeline, const JobPlan& plan, const std::string& component, DebugRun& debug,
              const GenerateOptions& options, const CancelFlag& cancel) {
-  std::optional<std::vector<uint8_t>> pixels;
+  const Job& job = plan.jobs.front();
+  std::optional<RgbImage> picture;
   try {
-    pixels =
-        RunComponent(pipeline, ParseComponent(component), job.request, ReferenceInputs(*debug.reference()),
-                     {.on_progress = {}, .cancel = &cancel, .checkpoints = debug.sink()});
+    picture = RunComponent(pipeline, ParseComponent(component), plan.RequestOf(job),
+                           ReferenceInputs(*debug.reference()),
+                           {.on_progress = {}, .cancel = &cancel, .checkpoints = debug.sink()});
   } catch (const Error& error) {
     if (error.kind() != ErrorKind::kInterrupted) debug.ReportUnfinished(options, pipeline.threads());
     throw;
   }
-  const RunSettings& settings = debug.reference()->settings();
-  if (pixels && !options.output.empty()) WritePng(job.output, {settings.width, settings.height, *pixels}, {});
-  return debug.Finish(settings, options, pipeline.threads());
+  if (picture && !options.output.empty()) WritePng(job.output, *picture, {});
+  return debug.Finish(debug.reference()->settings(), options, pipeline.threads());
 }
 
 }  // namespace
@@ -113,7 +134,12 @@ int RunGenerate(GenerateOptions options, const DebugOptions& debug_options, cons
   DebugRun debug(debug_options);
   if (debug.reference()) FillFromReference(*debug.reference(), options);
   if (!options.from.empty()) FillFromPicture(options.from, options);
-  const std::vector<Job> jobs = PlanJobs(options);
+  if (options.edit && options.input_images.empty())
+    Fail(ErrorKind::kUsage, "nothing to edit: give a picture with --input-image");
+  const JobPlan plan = PlanJobs(options, [&](const std::string& note) {
+    if (!options.quiet) Print(stderr, "note: {}\n", note);
+  });
+  const std::vector<Job>& jobs = plan.jobs;
   if (debug.on() && jobs.size() != 1)
     Fail(ErrorKind::kUsage, "--debug and --trace watch one picture; leave out --count and --prompts");
   if (debug.on()) RefuseUnwatchable(options);
@@ -130,33 +156,35 @@ int RunGenerate(GenerateOptions options, const DebugOptions& debug_options, cons
                                   .precision = options.PrecisionInUse(),
                                   .prompt_cache = PromptCacheOf(options)});
   const double load_seconds = SecondsSince(load_start);
-  for (const Job& job : jobs) pipeline.Check(job.request);
+  for (const Job& job : jobs) pipeline.Check(plan.RequestOf(job));
   debug.Watch(pipeline);
   if (!debug_options.only.empty())
-    return RunOnly(pipeline, jobs.front(), debug_options.only, debug, options, cancel) ? 0 : 1;
+    return RunOnly(pipeline, plan, debug_options.only, debug, options, cancel) ? 0 : 1;
 
   // 3. Draw and write.
   bool passed = true;
   const auto style = ProgressPrinter::StyleFor(options.quiet);
   for (size_t i = 0; i < jobs.size(); ++i) {
     const Job& job = jobs[i];
-    const std::string run_id = options.resume_dir.empty() ? "" : pipeline.RunId(job.request);
+    const GenerateRequest request = plan.RequestOf(job);
+    const std::string run_id = options.resume_dir.empty() ? "" : pipeline.RunId(request);
     if (jobs.size() > 1 && !run_id.empty() && KeepDrawn(job, run_id, options)) continue;
     ProgressPrinter progress(style, jobs.size() > 1 ? fmt::format("[{}/{}] ", i + 1, jobs.size()) : "");
     StartSeconds start{.load = load_seconds, .start_to_first_step = {}};
-    const Picture picture = DrawWatched(pipeline, job.request, progress, start, debug, options, cancel);
+    const Picture picture = DrawWatched(pipeline, request, progress, start, debug, options, cancel);
     if (i > 0) start.start_to_first_step.reset();
     progress.Clear();
     Json record = PictureRecord(picture, options, ModelName(model), pipeline.loras());
     if (!run_id.empty()) record[kRunKey] = run_id;
-    WritePng(job.output, {picture.width, picture.height, picture.rgb}, PngText(record));
+    WritePng(job.output, picture.image(), PngText(record));
     RemoveResumeState(picture);
     if (options.json) {
       PrintJson(job, picture, record, start, pipeline.threads());
     } else if (!options.quiet) {
       PrintSummary(job, picture, pipeline);
     }
-    passed = debug.Finish(SettingsOf(picture, options), options, pipeline.threads());
+    passed = debug.Finish(SettingsOf(picture, options, PipelineClass(pipeline, request)), options,
+                          pipeline.threads());
   }
   return passed ? 0 : 1;
 }

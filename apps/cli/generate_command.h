@@ -5,7 +5,7 @@
 
 namespace qwen_image {
 
-// Draws what the options ask for. Returns the exit code; throws Error.
+// Draws, or edits, what the options ask for. Returns the exit code; throws Error.
 int RunGenerate(GenerateOptions options, const DebugOptions& debug, const CancelFlag& cancel);
 
 }  // namespace qwen_image

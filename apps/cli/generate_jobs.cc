@@ -7,6 +7,7 @@
 #include <sstream>
 
 #include "core/fail.h"
+#include "files/image.h"
 #include "files/npy.h"
 #include "files/output_file.h"
 #include "files/text.h"
@@ -86,7 +87,31 @@ std::filesystem::path NumberedOutput(const std::filesystem::path& output, size_t
 
 }  // namespace
 
-GenerateRequest MakeRequest(const GenerateOptions& o) {
+namespace {
+
+// Pictures to start from. All are read before a model is loaded: a wrong name should not cost minutes.
+void ReadPictures(const GenerateOptions& o, const Note& note, GenerateRequest& request) {
+  const auto read = [&](const std::filesystem::path& path) {
+    ImageFile file = ReadImage(path);
+    for (const std::string& text : file.notes) note(fmt::format("{}: {}", path.string(), text));
+    return std::move(file.image);
+  };
+  for (const std::filesystem::path& path : o.input_images) request.input_images.push_back(read(path));
+  if (!o.init_image.empty()) request.init_image = read(o.init_image);
+  if (!o.mask.empty()) {
+    MaskFile mask = ReadMask(o.mask);
+    for (const std::string& text : mask.notes) note(fmt::format("{}: {}", o.mask.string(), text));
+    request.mask = std::move(mask.image);
+  }
+  if (!o.outpaint.empty()) request.outpaint = ParseMargins(o.outpaint);
+  request.strength = o.strength;
+  request.blend = !o.no_blend;
+  request.keep_size = o.keep_size;
+}
+
+}  // namespace
+
+GenerateRequest MakeRequest(const GenerateOptions& o, const Note& note) {
   GenerateRequest request;
   request.prompt = o.prompt;
   request.negative_prompt = o.negative_prompt;
@@ -112,6 +137,7 @@ GenerateRequest MakeRequest(const GenerateOptions& o) {
     const Tensor latents = ReadNpyFloat(o.latents);
     request.latents = InitialLatents{latents.shape(), {latents.data(), latents.data() + latents.size()}};
   }
+  ReadPictures(o, note, request);
   return request;
 }
 
@@ -127,9 +153,16 @@ void CheckResumable(const GenerateOptions& o) {
   CheckWritable(o.resume_dir / "probe");
 }
 
-std::vector<Job> PlanJobs(const GenerateOptions& o) {
+GenerateRequest JobPlan::RequestOf(const Job& job) const {
+  GenerateRequest request = shared;
+  request.prompt = job.prompt;
+  request.seed = job.seed;
+  return request;
+}
+
+JobPlan PlanJobs(const GenerateOptions& o, const Note& note) {
   CheckResumable(o);
-  const GenerateRequest base = MakeRequest(o);
+  JobPlan plan{.shared = MakeRequest(o, note), .jobs = {}};
   const std::vector<std::string> prompts = ReadPrompts(o);
   const std::filesystem::path output = CheckedOutput(o);
   if (!o.latents.empty() && o.count > 1)
@@ -139,17 +172,14 @@ std::vector<Job> PlanJobs(const GenerateOptions& o) {
   if (total > static_cast<size_t>(kMaxPictures))
     Fail(ErrorKind::kUsage, "{} pictures are too many for one run; at most {} are drawn", total,
          kMaxPictures);
-  std::vector<Job> jobs;
   for (const std::string& prompt : prompts) {
     for (int64_t i = 0; i < o.count; ++i) {
-      Job job{base, NumberedOutput(output, jobs.size(), total)};
-      job.request.prompt = prompt;
-      job.request.seed += static_cast<uint64_t>(i);
-      CheckWritable(job.output);
-      jobs.push_back(std::move(job));
+      plan.jobs.push_back({prompt, plan.shared.seed + static_cast<uint64_t>(i),
+                           NumberedOutput(output, plan.jobs.size(), total)});
+      CheckWritable(plan.jobs.back().output);
     }
   }
-  return jobs;
+  return plan;
 }
 
 }  // namespace qwen_image

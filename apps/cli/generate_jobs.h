@@ -2,6 +2,8 @@
 #pragma once
 
 #include <filesystem>
+#include <functional>
+#include <string>
 #include <vector>
 
 #include "options.h"
@@ -10,15 +12,25 @@
 namespace qwen_image {
 
 struct Job {
-  GenerateRequest request;
+  std::string prompt;
+  uint64_t seed = 0;
   std::filesystem::path output;
 };
 
-// One request from the options, with the prompt and without --count. Throws Error.
-GenerateRequest MakeRequest(const GenerateOptions& options);
+// Every picture of a run: what they share, and what tells them apart.
+struct JobPlan {
+  GenerateRequest shared;
+  std::vector<Job> jobs;
 
-// Every picture of a run, with its file; checked as far as that is possible before a model is loaded. Throws
-// Error.
-std::vector<Job> PlanJobs(const GenerateOptions& options);
+  GenerateRequest RequestOf(const Job& job) const;
+};
+
+// What the options say, with the prompt and without --count; reads the pictures that they name. `note` is
+// told what was done with these. Throws Error.
+using Note = std::function<void(const std::string&)>;
+GenerateRequest MakeRequest(const GenerateOptions& options, const Note& note);
+
+// Checked as far as that is possible before a model is loaded. Throws Error.
+JobPlan PlanJobs(const GenerateOptions& options, const Note& note);
 
 }  // namespace qwen_image

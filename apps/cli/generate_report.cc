@@ -23,14 +23,50 @@ int64_t PeakMemoryBytes() {
 
 // Of this run: without the steps that an earlier one finished.
 double SecondsPerStep(const Picture& p) {
-  const int64_t steps = p.steps - p.steps_resumed;
+  const int64_t steps = p.steps_run - p.steps_resumed;
   return steps > 0 ? p.seconds.denoise / static_cast<double>(steps) : 0;
 }
 
 std::string DenoiseDetails(const Picture& p) {
   std::string text = HumanSeconds(SecondsPerStep(p)) + "/step";
-  if (p.steps_estimated > 0) text += fmt::format(", {} of {} steps estimated", p.steps_estimated, p.steps);
+  if (p.steps_estimated > 0)
+    text += fmt::format(", {} of {} steps estimated", p.steps_estimated, p.steps_run);
   if (p.steps_resumed > 0) text += fmt::format(", resumed after step {}", p.steps_resumed);
+  return text;
+}
+
+// "zoom 100.0 %, shift 0.0 px right, 0.0 px down": what people complain of first in edits.
+std::string AlignmentText(const Alignment& a) {
+  if (!a.measurable) return "shift and zoom cannot be measured: too little of the input is left";
+  return fmt::format("against the input: shift {:+.1f}, {:+.1f} px, zoom {:.1f} % x {:.1f} %", a.shift_x,
+                     a.shift_y, 100 + a.scale_x, 100 + a.scale_y);
+}
+
+void PrintSource(std::FILE* stream, const Picture& p) {
+  if (!p.source) return;
+  const SourceReport& s = *p.source;
+  Print(stream, "  input {}x{}, worked at {}x{}, result {}x{}; {}\n", s.input_width, s.input_height,
+        s.working_width, s.working_height, p.width, p.height, AlignmentText(s.alignment));
+}
+
+Json SourceJson(const Picture& p) {
+  const SourceReport& s = *p.source;
+  Json json = {{"input_width", s.input_width},
+               {"input_height", s.input_height},
+               {"working_width", s.working_width},
+               {"working_height", s.working_height},
+               {"alignment", nullptr}};
+  if (s.alignment.measurable) {
+    json["alignment"] = {{"shift_x", s.alignment.shift_x},         {"shift_y", s.alignment.shift_y},
+                         {"scale_x_percent", s.alignment.scale_x}, {"scale_y_percent", s.alignment.scale_y},
+                         {"confidence", s.alignment.confidence},   {"uncertainty", s.alignment.uncertainty}};
+  }
+  return json;
+}
+
+std::string StepsText(const Picture& p) {
+  std::string text = fmt::format("{} step{}", p.steps_run, p.steps_run == 1 ? "" : "s");
+  if (p.steps_run != p.steps) text += fmt::format(" of {} (strength {})", p.steps, p.strength.value_or(1));
   return text;
 }
 
@@ -64,12 +100,14 @@ void PrintSummary(const Job& job, const Picture& p, const Pipeline& pipeline) {
     Print(stderr, "note: the prompt has {} tokens; the end was cut off (see --max-sequence-length)\n",
           p.prompt_tokens);
   }
-  Print(stream, "{}: {}x{}, {} step{}, cfg {}, seed {}\n", job.output.string(), p.width, p.height, p.steps,
-        p.steps == 1 ? "" : "s", p.cfg, p.seed);
-  Print(stream, "  prompt {}{} + denoise {} ({}) + decode {}; peak memory {:.0f} MB\n",
+  Print(stream, "{}: {}x{}, {}, cfg {}, seed {}\n", job.output.string(), p.width, p.height, StepsText(p),
+        p.cfg, p.seed);
+  Print(stream, "  prompt {}{}{} + denoise {} ({}) + decode {}; peak memory {:.0f} MB\n",
         HumanSeconds(p.seconds.encode_prompt), p.prompt_from_cache ? " (cached)" : "",
+        p.source ? " + pictures " + HumanSeconds(p.seconds.encode_pictures) : "",
         HumanSeconds(p.seconds.denoise), DenoiseDetails(p), HumanSeconds(p.seconds.decode),
         static_cast<double>(PeakMemoryBytes()) / 1e6);
+  PrintSource(stream, p);
   PrintLoras(stream, pipeline, p);
 }
 
@@ -80,9 +118,12 @@ void PrintJson(const Job& job, const Picture& p, Json record, const StartSeconds
   record["prompt_from_cache"] = p.prompt_from_cache;
   record["steps_estimated"] = p.steps_estimated;
   record["steps_resumed"] = p.steps_resumed;
+  record["steps_run"] = p.steps_run;
+  if (p.source) record["source"] = SourceJson(p);
   record["threads"] = threads;
   record["seconds"] = {{"load", start.load},
                        {"encode_prompt", p.seconds.encode_prompt},
+                       {"encode_pictures", p.seconds.encode_pictures},
                        {"denoise", p.seconds.denoise},
                        {"per_step", SecondsPerStep(p)},
                        {"decode", p.seconds.decode}};

@@ -70,7 +70,7 @@ void OpenStandardStreams() {
 }
 
 int Main(int argc, char** argv) {
-  CLI::App app{"Draws pictures from text with the Qwen-Image models, on plain CPUs."};
+  CLI::App app{"Draws and edits pictures with the Qwen-Image models, on plain CPUs."};
   app.name("qwen-image");
   app.require_subcommand(0, 1);
   app.set_version_flag("--version", fmt::format("qwen-image {} ({})", Version(), InstructionSet()));
@@ -78,13 +78,17 @@ int Main(int argc, char** argv) {
       "Exit codes: 0 success, 1 a comparison failed or a model is not usable, 2 wrong usage, 3 bad input "
       "file,\n"
       "4 does not fit in memory, 5 cannot write the output, 70 a bug in the program, 130 interrupted.\n\n"
-      "Example:\n  qwen-image generate \"a red circle on a blue background\" -o circle.png\n"
-      "More:     qwen-image generate --help");
+      "Examples:\n  qwen-image generate \"a red circle on a blue background\" -o circle.png\n"
+      "  qwen-image edit \"make the circle green\" --input-image circle.png -o green.png\n"
+      "More:      qwen-image generate --help");
   DebugOptions debug;
   AddDebugOptions(app, debug);
   GenerateOptions generate;
   CLI::App* generate_command = app.add_subcommand("generate", "Draw a picture from a text");
   AddGenerateOptions(*generate_command, generate);
+  GenerateOptions edit;
+  CLI::App* edit_command = app.add_subcommand("edit", "Change a picture as a text says");
+  AddEditOptions(*edit_command, edit);
   BisectOptions bisect;
   CLI::App* bisect_command =
       app.add_subcommand("bisect", "Find the first operation where a run leaves a reference run");
@@ -121,11 +125,12 @@ int Main(int argc, char** argv) {
   }
   if (!debug.list_checkpoints && app.get_subcommands().empty())
     Fail(ErrorKind::kUsage, "a command is missing, for example generate (see qwen-image --help)");
-  if (!generate_command->parsed() && !debug.run_id.empty())
+  const bool edits = edit_command->parsed();
+  if (!generate_command->parsed() && !edits && !debug.run_id.empty())
     Fail(ErrorKind::kUsage, "--debug is for commands that draw");
   int code = 0;
   if (debug.list_checkpoints) {
-    code = ListCheckpoints(generate, debug, interrupted);
+    code = ListCheckpoints(edits ? edit : generate, debug, interrupted);
   } else if (bisect_command->parsed()) {
     code = RunBisect(bisect, debug, interrupted);
   } else if (compare_command->parsed()) {
@@ -139,8 +144,9 @@ int Main(int argc, char** argv) {
   } else if (pull_command->parsed()) {
     code = RunPull(pull, interrupted);
   } else {
-    code = RunGenerate(generate, debug, interrupted);
-    if (!generate.json) return code;  // the picture is the result, not what is said about it
+    const GenerateOptions& options = edits ? edit : generate;
+    code = RunGenerate(options, debug, interrupted);
+    if (!options.json) return code;  // the picture is the result, not what is said about it
   }
   if (stdout_was_lost) Fail(ErrorKind::kCannotWrite, "cannot write to the standard output: no space left");
   return code;

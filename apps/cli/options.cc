@@ -11,6 +11,8 @@
 namespace qwen_image {
 namespace {
 
+constexpr uint64_t kHuge = 1u << 30;  // more than any picture has pixels on a side
+
 std::optional<uint64_t> ParseWhole(std::string_view text) {
   uint64_t value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
@@ -38,7 +40,13 @@ void RefuseOctal(CLI::App& command, const std::set<std::string>& names) {
   }
 }
 
-void AddGenerateOptions(CLI::App& command, GenerateOptions& o) {
+namespace {
+
+constexpr const char *kPicture = "Picture", *kPrompt = "Prompt", *kMachine = "Machine",
+                     *kReporting = "Reporting";
+
+// What `generate` and `edit` share.
+void AddDrawOptions(CLI::App& command, GenerateOptions& o) {
   command.add_option("prompt,--prompt", o.prompt, "What to draw")->each([&](const std::string&) {
     o.has_prompt = true;
   });
@@ -50,95 +58,130 @@ void AddGenerateOptions(CLI::App& command, GenerateOptions& o) {
 
   AddModelOptions(command, o.files);
 
-  const auto picture = "Picture";
   command
       .add_option("-n,--negative-prompt", o.negative_prompt,
                   "What to steer away from (used when cfg > 1; default: \" \")")
-      ->group(picture);
+      ->group(kPicture);
   command
       .add_option("-s,--size", o.size,
                   "WIDTHxHEIGHT in pixels, multiples of 16 (default: the model's, 1024x1024 for Qwen-Image)")
-      ->group(picture);
-  command.add_option("--width", o.width, "Width alone")->group(picture);
-  command.add_option("--height", o.height, "Height alone")->group(picture);
+      ->group(kPicture);
+  command.add_option("--width", o.width, "Width alone")->group(kPicture);
+  command.add_option("--height", o.height, "Height alone")->group(kPicture);
   command.add_option("--steps", o.steps, "Denoising steps (default: the model's, 50 for Qwen-Image)")
-      ->group(picture);
+      ->group(kPicture);
   command
       .add_option("--cfg", o.cfg,
                   "True guidance scale; 1 switches it off and halves the time (default: the model's, 4)")
-      ->group(picture);
+      ->group(kPicture);
   command
       .add_option("--seed", o.seed,
                   "A number, the same as torch's CPU generator, or \"random\" (also -1; default: 0)")
-      ->group(picture);
+      ->group(kPicture);
   command
       .add_option("--count", o.count, "Draw N pictures: seed, seed+1, …, named out-001.png, out-002.png, …")
       ->check(CLI::Range(int64_t{1}, kMaxPictures))
-      ->group(picture);
+      ->group(kPicture);
   command
       .add_option("--latents", o.latents,
                   "Initial noise from a .npy file: packed [1,S,64] or [1,1,16,h/8,w/8], float32")
-      ->group(picture);
+      ->group(kPicture);
 
-  const auto prompt_group = "Prompt";
   command
       .add_option("--max-sequence-length", o.max_sequence_length,
                   "Prompt tokens that are used, at most 1024 (default: 512)")
-      ->group(prompt_group);
+      ->group(kPrompt);
   command
       .add_flag("--reference-special-tokens", o.reference_special_tokens,
                 "Let <|im_start|> and the like in a prompt be control tokens, as in diffusers")
-      ->group(prompt_group);
+      ->group(kPrompt);
 
   CLI::Option* prompt_cache =
       command
           .add_option("--prompt-cache", o.prompt_cache,
                       "Where embeddings of prompts are kept for later runs, up to 256 MB (default: "
                       "qwen-image/prompts in $XDG_CACHE_HOME or ~/.cache)")
-          ->group(prompt_group);
+          ->group(kPrompt);
   command
       .add_flag("--no-prompt-cache", o.no_prompt_cache,
                 "Neither keep embeddings of prompts nor use those of earlier runs")
       ->excludes(prompt_cache)
-      ->group(prompt_group);
+      ->group(kPrompt);
 
-  const auto machine = "Machine";
   command
       .add_option(
           "--precision", o.precision,
           "How layers with quantized weights are computed. fast (the default): with inputs of 8 bits, or "
           "16 where 8 are too few; exact: in fp32, several times slower. Other layers are always exact")
       ->check(CLI::IsMember({"exact", "fast"}))
-      ->group(machine);
+      ->group(kMachine);
   command.add_option("-t,--threads", o.threads, "Threads (default: all processors)")
       ->check(CLI::Range(1, 1024))
-      ->group(machine);
+      ->group(kMachine);
   command
       .add_option("--vae-tiling", o.vae_tiling,
                   "Decode in tiles to save memory: auto (above 1536x1536), on, off")
       ->check(CLI::IsMember({"auto", "on", "off"}))
-      ->group(machine);
+      ->group(kMachine);
   command
       .add_option("--step-cache", o.step_cache,
                   "Estimate steps that are expected to change the velocity by less than this share, 0 to 1: "
                   "faster, less exact (try 0.1; default: 0, off)")
-      ->group(machine);
+      ->group(kMachine);
   command
       .add_option("--resume-dir", o.resume_dir,
                   "Keep the state after every step in this folder; the same command goes on from there if it "
                   "was killed")
-      ->group(machine);
+      ->group(kMachine);
   command
       .add_flag("--ignore-memory", o.ignore_memory, "Try even if the model does not seem to fit in memory")
-      ->group(machine);
+      ->group(kMachine);
 
-  const auto reporting = "Reporting";
-  command.add_flag("-q,--quiet", o.quiet, "Print errors only")->group(reporting);
+  command.add_flag("-q,--quiet", o.quiet, "Print errors only")->group(kReporting);
   command.add_flag("--json", o.json, "Print one JSON object per picture instead of the summary")
-      ->group(reporting);
+      ->group(kReporting);
+}
 
+// With a picture to begin with: its mask, and how much of it stays.
+void AddSourceOptions(CLI::App& command, GenerateOptions& o, const char* group) {
+  command
+      .add_option("--mask", o.mask,
+                  "Inpainting: white parts of this picture are drawn anew, the others come out unchanged")
+      ->group(group);
+  command
+      .add_option("--outpaint", o.outpaint,
+                  "Enlarge the picture by LEFT,TOP,RIGHT,BOTTOM pixels and draw what is new")
+      ->group(group);
+  command
+      .add_option("--strength", o.strength,
+                  "How far the result may leave the picture, 0 to 1 (default: 0.6; with --outpaint 1)")
+      ->group(group);
+  command
+      .add_flag("--no-blend", o.no_blend, "With a mask: the model's picture as it is, also outside the mask")
+      ->group(group);
+  command
+      .add_flag("--keep-size", o.keep_size,
+                "Bring the result to the exact size of the picture that it is made from")
+      ->group(group);
+}
+
+void CheckValues(CLI::App& command) {
   RefuseEmptyValues(command, {"--prompt", "--negative-prompt"});
   RefuseOctal(command, {"--width", "--height", "--steps", "--count", "--threads", "--max-sequence-length"});
+}
+
+}  // namespace
+
+void AddGenerateOptions(CLI::App& command, GenerateOptions& o) {
+  AddDrawOptions(command, o);
+  command.get_option("--prompt")->description("What to draw");
+  const char* group = "Starting from a picture";
+  command
+      .add_option("--init-image", o.init_image,
+                  "Image-to-image: begin with this picture (PNG, JPEG, WebP) instead of noise alone")
+      ->group(group);
+  AddSourceOptions(command, o, group);
+  CheckValues(command);
   command.footer(
       "Examples:\n"
       "  qwen-image generate \"a red circle on a blue background\" -o circle.png\n"
@@ -147,8 +190,38 @@ void AddGenerateOptions(CLI::App& command, GenerateOptions& o) {
       "  qwen-image generate \"a cat\" --model ~/models/Qwen-Image --transformer qwen-image-Q4_K_M.gguf\n"
       "  qwen-image generate \"a cat\" --model ~/models/Qwen-Image --lora "
       "Qwen-Image-Lightning-4steps.safetensors\n"
+      "  qwen-image generate \"a green star\" --init-image circle.png --strength 0.7 -o star.png\n"
+      "  qwen-image generate \"a white heart\" --init-image circle.png --mask mask.png -o heart.png\n"
       "  qwen-image generate --prompts prompts.txt -o batch.png\n"
       "  qwen-image generate --from circle.png --steps 8 -o again.png");
+}
+
+void AddEditOptions(CLI::App& command, GenerateOptions& o) {
+  o.edit = true;
+  AddDrawOptions(command, o);
+  command.get_option("--prompt")->description("What to change");
+  const char* group = "Pictures";
+  command
+      .add_option("-i,--input-image", o.input_images,
+                  "A picture to edit (PNG, JPEG, WebP); several for Edit-2509 and later: \"Picture 1\", "
+                  "\"Picture 2\" in the prompt. The last one decides the size of the result")
+      ->expected(1)
+      ->take_all()
+      ->group(group);
+  AddSourceOptions(command, o, group);
+  CheckValues(command);
+  command.get_option("--size")->description(
+      "WIDTHxHEIGHT in pixels, multiples of 16 (default: the input's ratio at the model's area, 1024x1024)");
+  command.footer(
+      "Examples:\n"
+      "  qwen-image edit \"make the circle green\" --input-image circle.png -o green.png\n"
+      "  qwen-image edit \"make the sky red\" -i photo.jpg --model ~/models/Qwen-Image-Edit-2511 "
+      "--keep-size\n"
+      "  qwen-image edit \"the cat of Picture 1 on the sofa of Picture 2\" -i cat.jpg -i sofa.jpg --model "
+      "~/models/Qwen-Image-Edit-2509\n"
+      "  qwen-image edit \"a hat\" -i photo.jpg --mask head.png --model ~/models/Qwen-Image-Edit\n"
+      "  qwen-image edit \"more of the beach\" -i photo.jpg --outpaint 256,0,256,0 --model "
+      "~/models/Qwen-Image-Edit-2511");
 }
 
 void AddDebugOptions(CLI::App& app, DebugOptions& o) {
@@ -188,11 +261,26 @@ std::pair<int64_t, int64_t> ParseSize(const std::string& text) {
   const auto width = ParseWhole(std::string_view(text).substr(0, cross));
   const auto height =
       cross == text.npos ? std::nullopt : ParseWhole(std::string_view(text).substr(cross + 1));
-  constexpr uint64_t kHuge = 1u << 30;
   if (!width || !height || *width > kHuge || *height > kHuge) {
     Fail(ErrorKind::kUsage, "{} is not a size; write WIDTHxHEIGHT, for example 1024x768", Quoted(text));
   }
   return {static_cast<int64_t>(*width), static_cast<int64_t>(*height)};
+}
+
+Margins ParseMargins(const std::string& text) {
+  std::vector<int64_t> sides;
+  std::string_view rest = text;
+  for (bool more = true; more;) {
+    const size_t comma = rest.find(',');
+    const auto side = ParseWhole(rest.substr(0, comma));
+    if (!side || *side > kHuge) break;
+    sides.push_back(static_cast<int64_t>(*side));
+    more = comma != rest.npos;
+    if (more) rest.remove_prefix(comma + 1);
+    if (!more && sides.size() == 4) return {sides[0], sides[1], sides[2], sides[3]};
+  }
+  Fail(ErrorKind::kUsage, "{} are no margins; write LEFT,TOP,RIGHT,BOTTOM in pixels, for example 0,64,0,64",
+       Quoted(text));
 }
 
 bool IsRandomSeed(const std::string& text) { return text == "random" || text == "-1"; }

@@ -29,7 +29,9 @@ struct DebugOptions {
   bool list_checkpoints = false;
 };
 
+// Of `generate` and of `edit`.
 struct GenerateOptions {
+  bool edit = false;  // the command
   std::string prompt;
   std::filesystem::path prompts_file;
   std::filesystem::path from;
@@ -42,6 +44,14 @@ struct GenerateOptions {
   std::optional<double> cfg;
   std::string seed;
   std::filesystem::path latents;
+  // Pictures to start from.
+  std::vector<std::filesystem::path> input_images;  // of `edit`
+  std::filesystem::path init_image, mask;
+  std::string outpaint;  // "L,T,R,B"
+  std::optional<double> strength;
+  bool no_blend = false;
+  bool keep_size = false;
+
   std::optional<int64_t> max_sequence_length;
   int64_t count = 1;
   int threads = 0;
@@ -63,14 +73,17 @@ struct GenerateOptions {
   }
 };
 
-// Declares the options of `generate`; they are filled in when the app parses.
+// Declare the options of `generate` and of `edit`; they are filled in when the app parses.
 void AddGenerateOptions(CLI::App& command, GenerateOptions& options);
+void AddEditOptions(CLI::App& command, GenerateOptions& options);
 void AddDebugOptions(CLI::App& app, DebugOptions& options);
 // An empty value is a script's variable that was never set; CLI11 would take it for "not given".
 void RefuseEmptyValues(CLI::App& command, const std::set<std::string>& may_be_empty);
 
 // "640x480" → width, height. Throws Error kUsage.
 std::pair<int64_t, int64_t> ParseSize(const std::string& text);
+// "0,64,0,64" → left, top, right, bottom. Throws Error kUsage.
+Margins ParseMargins(const std::string& text);
 bool IsRandomSeed(const std::string& text);  // "random", "-1"
 // "42", or "random". Throws Error kUsage.
 uint64_t ParseSeed(const std::string& text);

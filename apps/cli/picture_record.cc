@@ -35,6 +35,52 @@ std::string RecordedPrecision(const ConfigReader& record) {
   return precision;
 }
 
+// What the picture was made from; as with LoRAs without the way there.
+void AddPictures(const Picture& picture, const GenerateOptions& o, Json& record) {
+  for (const auto& path : o.input_images) record["input_images"].push_back(path.filename().string());
+  if (!o.init_image.empty()) record["init_image"] = o.init_image.filename().string();
+  if (!o.mask.empty()) record["mask"] = o.mask.filename().string();
+  if (!o.outpaint.empty()) record["outpaint"] = o.outpaint;
+  if (picture.strength) record["strength"] = *picture.strength;
+  if (o.no_blend) record["no_blend"] = true;
+  if (o.keep_size) record["keep_size"] = true;
+  // The result may have the size of its input, or another than it was drawn at; what was asked for is this.
+  if (!picture.source) return;
+  const bool asked = !o.size.empty() || o.width || o.height;
+  record["size"] = asked ? fmt::format("{}x{}", picture.source->working_width, picture.source->working_height)
+                         : "as the input";
+}
+
+// The pictures that it was made from must be given again.
+void NeedPictures(const Json& record, const std::string& picture, const std::string& where,
+                  const GenerateOptions& o) {
+  const ConfigReader reader(record, where);
+  std::string options;
+  if (o.input_images.empty() && record.contains("input_images")) {
+    for (const Json& name : record["input_images"].is_array() ? record["input_images"] : Json::array())
+      options += " --input-image " + Printable(name.is_string() ? name.get<std::string>() : "?");
+  }
+  if (o.init_image.empty() && reader.Has("init_image"))
+    options += " --init-image " + Printable(reader.String("init_image", ""));
+  if (o.mask.empty() && reader.Has("mask")) options += " --mask " + Printable(reader.String("mask", ""));
+  if (!options.empty())
+    Fail(ErrorKind::kUsage,
+         "{}: the picture was made from others; say where they are: qwen-image {} --from …{}", picture,
+         record.contains("input_images") ? "edit" : "generate", options);
+}
+
+bool HasSource(const ConfigReader& record) { return record.Has("size"); }
+
+void FillSource(const ConfigReader& record, GenerateOptions& o) {
+  if (!HasSource(record)) return;
+  const std::string size = record.String("size", "");
+  if (size != "as the input" && o.size.empty() && !o.width && !o.height) o.size = size;
+  if (o.outpaint.empty()) o.outpaint = record.String("outpaint", "");
+  if (!o.strength && record.Has("strength")) o.strength = record.Number("strength");
+  o.no_blend |= record.Bool("no_blend", false);
+  o.keep_size |= record.Bool("keep_size", false);
+}
+
 // Where the files are is not recorded, so they cannot be found again.
 void NeedLoras(const Json& record, const std::string& picture, const std::string& where,
                const ModelFiles& files) {
@@ -68,6 +114,7 @@ Json PictureRecord(const Picture& picture, const GenerateOptions& options, const
                  {"vae_tiling", options.vae_tiling.empty() ? "auto" : options.vae_tiling}};
   if (options.step_cache.value_or(0) > 0) record["step_cache"] = *options.step_cache;
   if (!options.latents.empty()) record["latents"] = options.latents.filename().string();
+  AddPictures(picture, options, record);
   for (const AppliedLora& lora : loras) {
     record["loras"].push_back({{"file", lora.name},
                                {"scale", lora.scale},
@@ -123,6 +170,8 @@ void FillFromPicture(const std::filesystem::path& picture, GenerateOptions& o) {
          picture.string(), Quoted(record.String("latents", "")));
   }
   NeedLoras(json, picture.string(), where, o.files);
+  NeedPictures(json, picture.string(), where, o);
+  FillSource(record, o);
   constexpr int64_t kMax = int64_t{1} << 40;
   if (!o.has_prompt && o.prompts_file.empty()) {
     if (!record.Has("prompt")) Fail(ErrorKind::kBadInput, "{}: \"prompt\" is missing", where);
@@ -131,8 +180,10 @@ void FillFromPicture(const std::filesystem::path& picture, GenerateOptions& o) {
   }
   if (!o.negative_prompt && record.Has("negative_prompt"))
     o.negative_prompt = record.String("negative_prompt", " ");
-  if (o.size.empty() && !o.width) o.width = record.Int("width", 1, kMax);
-  if (o.size.empty() && !o.height) o.height = record.Int("height", 1, kMax);
+  if (!HasSource(record)) {
+    if (o.size.empty() && !o.width) o.width = record.Int("width", 1, kMax);
+    if (o.size.empty() && !o.height) o.height = record.Int("height", 1, kMax);
+  }
   if (!o.steps) o.steps = record.Int("steps", 1, kMax);
   if (!o.cfg) o.cfg = record.Number("cfg");
   if (o.seed.empty()) o.seed = RecordedSeed(json, where);

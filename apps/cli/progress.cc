@@ -58,7 +58,9 @@ void ProgressPrinter::Update(const Progress& progress) {
 // "step 7/20, 1.32 s/step, 17 s left"
 std::string ProgressPrinter::Describe(const Progress& p) {
   if (p.stage != Progress::Stage::kDenoise) {
-    const char* what = p.stage == Progress::Stage::kDecode ? "decoding the picture" : "encoding the prompt";
+    const char* what = p.stage == Progress::Stage::kDecode           ? "decoding the picture"
+                       : p.stage == Progress::Stage::kEncodePictures ? "encoding the input picture"
+                                                                     : "encoding the prompt";
     return p.fraction > 0 ? fmt::format("{}, {:.0f} %", what, 100 * p.fraction) : what;
   }
   std::string text = fmt::format("step {}/{}", p.step, p.steps);

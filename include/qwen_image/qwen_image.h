@@ -1,9 +1,13 @@
-// qwen-image.cpp: pictures from text with the Qwen-Image models, on plain CPUs.
+// qwen-image.cpp: pictures from text, and from pictures and text, with the Qwen-Image models, on plain CPUs.
 //
 //   qwen_image::Pipeline pipeline("models/tiny");
 //   qwen_image::GenerateRequest request;
 //   request.prompt = "a red circle on a blue background";
 //   qwen_image::Picture picture = pipeline.Generate(request);
+//
+//   request.prompt = "make the circle green";
+//   request.input_images = {picture.image()};
+//   qwen_image::Picture edited = pipeline.Generate(request);
 //
 // Every function throws qwen_image::Error and nothing else. Nothing is printed.
 #pragma once
@@ -17,6 +21,7 @@
 #include <vector>
 
 #include "qwen_image/error.h"
+#include "qwen_image/image.h"
 #include "qwen_image/model_files.h"
 
 namespace qwen_image {
@@ -34,6 +39,13 @@ struct Defaults {
   bool lightning = false;  // steps, cfg and the noise levels are those of a Lightning LoRA
 };
 
+// Pixels that are added to the sides of a picture.
+struct Margins {
+  int64_t left = 0, top = 0, right = 0, bottom = 0;
+
+  bool any() const { return left != 0 || top != 0 || right != 0 || bottom != 0; }
+};
+
 struct InitialLatents {
   std::vector<int64_t> shape;  // packed [1, tokens, 64], or [1, 1, 16, h / 8, w / 8]
   std::vector<float> values;
@@ -48,7 +60,23 @@ struct GenerateRequest {
   std::optional<double> cfg;  // true classifier-free guidance; 1 switches it off and halves the time
   uint64_t seed = 0;
   std::optional<InitialLatents> latents;  // instead of the seed's noise
-  int64_t max_sequence_length = 512;      // prompt tokens that are used
+
+  // Editing: the pictures that the prompt speaks of. Only models made for it can do that (edits()).
+  std::vector<RgbImage> input_images;
+  // A picture to begin with instead of noise alone (image-to-image).
+  std::optional<RgbImage> init_image;
+  // White (128 and more) is drawn anew, the rest stays: of init_image, or of the one input image. Another
+  // size than the picture's is brought to it.
+  std::optional<GreyImage> mask;
+  // The picture is enlarged by these margins, which are drawn.
+  Margins outpaint;
+  // With init_image, a mask or margins: how much of the way from noise is taken, 0 to 1. Small values keep
+  // more of the picture. Default: 0.6, as in diffusers; with margins 1.
+  std::optional<double> strength;
+  bool blend = true;       // with a mask: what is not drawn anew comes out bit by bit as it went in
+  bool keep_size = false;  // the result gets the size of the picture that it is made from
+
+  int64_t max_sequence_length = 512;  // prompt tokens that are used
   bool reference_special_tokens =
       false;  // "<|im_start|>" in a prompt becomes a control token, as in diffusers
   enum class Tiling { kAuto, kOn, kOff } vae_tiling = Tiling::kAuto;
@@ -62,7 +90,7 @@ struct GenerateRequest {
 };
 
 struct Progress {
-  enum class Stage { kEncodePrompt, kDenoise, kDecode } stage = Stage::kEncodePrompt;
+  enum class Stage { kEncodePrompt, kEncodePictures, kDenoise, kDecode } stage = Stage::kEncodePrompt;
   int64_t step = 0;     // finished steps of kDenoise
   int64_t steps = 0;    // of kDenoise
   double fraction = 0;  // of the current step, or of the stage
@@ -70,17 +98,40 @@ struct Progress {
 };
 
 struct StageSeconds {
-  double encode_prompt = 0, denoise = 0, decode = 0;
+  double encode_prompt = 0, encode_pictures = 0, denoise = 0, decode = 0;
+};
+
+// How a result lies over the picture that it was made from, brought to its size: a point at (x, y) from the
+// centre is at (x · (1 + scale_x / 100) + shift_x, y · (1 + scale_y / 100) + shift_y).
+struct Alignment {
+  // False if too little of the picture is left to tell, or if it has no edges that would show a shift. The
+  // numbers below mean nothing then.
+  bool measurable = false;
+  double shift_x = 0, shift_y = 0;  // pixels of the result; positive: to the right, down
+  double scale_x = 0, scale_y = 0;  // per cent; positive: enlarged
+  double confidence = 0;            // correlation of the edges after all this is undone, 0 … 1
+  double uncertainty = 0;  // how far two halves of the picture disagree about the above: pixels of the result
+};
+
+// What became of the picture that an edit began with.
+struct SourceReport {
+  int64_t input_width = 0, input_height = 0;      // as given, with margins
+  int64_t working_width = 0, working_height = 0;  // as the models saw it
+  Alignment alignment;
 };
 
 struct Picture {
   int64_t width = 0, height = 0;
   std::vector<uint8_t> rgb;  // [height, width, 3]
+  RgbImage image() const { return {width, height, rgb}; }
   // The request with every default filled in, for the record.
   std::string prompt, negative_prompt;
-  int64_t steps = 0;
+  int64_t steps = 0;      // as asked for; with a strength below 1 …
+  int64_t steps_run = 0;  // … fewer are run
   double cfg = 1;
   uint64_t seed = 0;
+  std::optional<double> strength;
+  std::optional<SourceReport> source;
   int64_t prompt_tokens = 0;
   bool prompt_truncated = false;
   bool prompt_from_cache = false;     // all embeddings were computed before; the text encoder did not run
@@ -123,6 +174,7 @@ class Pipeline {
   const Defaults& defaults() const;
   // "qwen-image", "edit", "edit-2509", "edit-2511"; empty where the files do not tell.
   const std::string& variant() const;
+  bool edits() const;  // it can edit pictures (GenerateRequest::input_images)
   const std::vector<AppliedLora>& loras() const;
   int threads() const;
 

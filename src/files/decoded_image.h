@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-#include "core/rgb_image.h"
+#include "qwen_image/image.h"
 
 namespace qwen_image {
 

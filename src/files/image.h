@@ -6,8 +6,8 @@
 #include <string_view>
 #include <vector>
 
-#include "core/rgb_image.h"
 #include "files/decoded_image.h"
+#include "qwen_image/image.h"
 
 namespace qwen_image {
 

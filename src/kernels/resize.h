@@ -3,9 +3,9 @@
 
 #include <cstdint>
 
-#include "core/rgb_image.h"
 #include "core/tensor.h"
 #include "core/threads.h"
+#include "qwen_image/image.h"
 
 namespace qwen_image {
 

@@ -6,10 +6,10 @@
 #include <cstdint>
 #include <filesystem>
 
-#include "core/rgb_image.h"
 #include "core/tensor.h"
 #include "core/threads.h"
 #include "model/transformer.h"
+#include "qwen_image/image.h"
 
 namespace qwen_image {
 

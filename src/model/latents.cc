@@ -1,6 +1,7 @@
 #include "model/latents.h"
 
-#include "core/rng.h"
+#include <algorithm>
+#include <cmath>
 
 namespace qwen_image {
 namespace {
@@ -21,9 +22,9 @@ void ForEachLatent(int64_t channels, TokenGrid grid, const Visit& visit) {
 
 }  // namespace
 
-Tensor SeededLatents(uint64_t seed, int64_t channels, TokenGrid grid) {
+Tensor DrawLatents(TorchGenerator& generator, int64_t channels, TokenGrid grid) {
   Tensor noise({1, 1, channels, 2 * grid.height, 2 * grid.width});
-  TorchGenerator(seed).Normal(noise.data(), noise.size());
+  generator.Normal(noise.data(), noise.size());
   return PackLatents(noise, channels, grid);
 }
 
@@ -37,6 +38,51 @@ Tensor UnpackLatents(const Tensor& packed, int64_t channels, TokenGrid grid) {
   Tensor latents({1, channels, 1, 2 * grid.height, 2 * grid.width});
   ForEachLatent(channels, grid, [&](int64_t plain, int64_t at) { latents[plain] = packed[at]; });
   return latents;
+}
+
+Tensor JoinPacked(const Tensor& a, const Tensor& b) {
+  Tensor joined({1, a.dim(1) + b.dim(1), a.dim(2)});
+  std::copy_n(b.data(), b.size(), std::copy_n(a.data(), a.size(), joined.data()));
+  return joined;
+}
+
+Tensor PosteriorMode(const Tensor& moments) {
+  const Shape& shape = moments.shape();
+  Tensor mean({1, shape[1] / 2, 1, shape[3], shape[4]});
+  std::copy_n(moments.data(), mean.size(), mean.data());
+  return mean;
+}
+
+Tensor PosteriorSample(const Tensor& moments, TorchGenerator& generator) {
+  Tensor latents = PosteriorMode(moments), noise(latents.shape());
+  generator.Normal(noise.data(), noise.size());
+  const float* log_variance = moments.data() + latents.size();
+  for (int64_t i = 0; i < latents.size(); ++i)
+    latents[i] += std::exp(0.5f * std::clamp(log_variance[i], -30.0f, 20.0f)) * noise[i];
+  return latents;
+}
+
+void NormalizeLatents(const VaeConfig& vae, Normalization how, Tensor& latents) {
+  const int64_t area = latents.dim(3) * latents.dim(4);
+  for (int64_t c = 0; c < vae.z_dim; ++c) {
+    const auto mean = static_cast<float>(vae.latents_mean[static_cast<size_t>(c)]),
+               std = static_cast<float>(vae.latents_std[static_cast<size_t>(c)]);
+    const float inverse = 1.0f / std;
+    for (int64_t p = c * area; p < (c + 1) * area; ++p) {
+      const float centred = latents[p] - mean;
+      latents[p] = how == Normalization::kDivide ? centred / std : centred * inverse;
+    }
+  }
+}
+
+Tensor MixWithNoise(const Tensor& latents, const Tensor& noise, float sigma) {
+  Tensor mixed(latents.shape());
+  for (int64_t i = 0; i < mixed.size(); ++i) mixed[i] = sigma * noise[i] + (1.0f - sigma) * latents[i];
+  return mixed;
+}
+
+void RestoreUnmasked(const Tensor& mask, const Tensor& kept, Tensor& latents) {
+  for (int64_t i = 0; i < latents.size(); ++i) latents[i] = (1.0f - mask[i]) * kept[i] + mask[i] * latents[i];
 }
 
 void DenormalizeLatents(const VaeConfig& vae, Tensor& latents) {

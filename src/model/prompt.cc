@@ -12,8 +12,6 @@ namespace {
 
 using SpecialTokens = Tokenizer::SpecialTokens;
 
-constexpr std::string_view kImageToken = "<|image_pad|>";
-
 void Append(const std::vector<int64_t>& more, std::vector<int64_t>& ids) {
   ids.insert(ids.end(), more.begin(), more.end());
 }

@@ -34,6 +34,7 @@ inline constexpr PromptTemplate kEditTemplate = {
     "new image that meets the user's requirements while maintaining consistency with the original input "
     "where appropriate.<|im_end|>\n<|im_start|>user\n",
     "<|im_end|>\n<|im_start|>assistant\n", 64};
+inline constexpr std::string_view kImageToken = "<|image_pad|>";  // stands for pictures
 enum class EditTemplate {
   kEdit,      // one picture: Qwen-Image-Edit
   kEditPlus,  // "Picture 1: " before the first, and so on: Edit-2509, Edit-2511

@@ -52,6 +52,7 @@ class Transformer {
   const WeightStore& store() const { return store_; }
   const LoraSet& loras() const { return loras_; }
   int64_t total_bytes() const { return store_.total_bytes() + loras_.total_bytes(); }  // of mapped files
+  void UseZeroCondT() { config_.zero_cond_t = true; }  // for files that have lost its marker
   void ReleasePages() const;    // see MappedFile; also gives back the memory that steps share
   void ThrowIfDamaged() const;  // see WeightStore
 

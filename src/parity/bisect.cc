@@ -20,11 +20,12 @@ std::optional<int64_t> NumberAfter(const std::string& name, std::string_view pre
   return std::stoll(digits);
 }
 
-// Which component computes a boundary; empty for tokenizer, scheduler and the packing of latents.
+// Which component computes a boundary; empty for tokenizer, picture processors, scheduler and the packing of
+// latents.
 std::string MakerOf(const std::string& boundary) {
   if (boundary == "prompt_embeds" || boundary == "negative_prompt_embeds") return "text_encoder";
   if (boundary.starts_with("noise_pred_step")) return "transformer";
-  if (boundary == "image") return "vae";
+  if (boundary == "image" || boundary == "image_latents") return "vae";
   return "";
 }
 
@@ -138,7 +139,7 @@ class Search {
                   boundary)
             : fmt::format(
                   "{} is computed wrongly from the reference's own inputs, outside of the components: "
-                  "tokenizer, schedule, noise or the packing of latents",
+                  "tokenizer, picture processors, schedule, noise or the packing of latents",
                   boundary);
     return result_;
   }

@@ -20,7 +20,8 @@ constexpr double kLowPrecisionTolerance = 1e-2;
 constexpr double kFloat32ShareOfFloor = 1e-3;
 
 bool IsExactByName(std::string_view checkpoint) {
-  return checkpoint.ends_with("input_ids") || checkpoint.ends_with("_mask");
+  return checkpoint.ends_with("input_ids") || checkpoint.ends_with("_mask") || checkpoint == "mask_packed" ||
+         checkpoint.ends_with("position_ids") || checkpoint == "image_grid_thw";
 }
 
 // Schedules are computed in fp32 at every precision.
@@ -29,6 +30,12 @@ std::optional<Criterion> ScheduleCriterion(std::string_view checkpoint) {
   if (checkpoint == "timesteps") return Criterion{.kind = Kind::kMaxRel, .limit = 1e-6};
   return std::nullopt;
 }
+
+// Pixels as the models are given them.
+bool IsPixels(std::string_view checkpoint) {
+  return checkpoint == "pixel_values" || checkpoint.starts_with("vae_image");
+}
+Criterion PixelsCriterion() { return {.kind = Kind::kMaxAbs, .limit = 1e-5}; }
 
 Criterion InitialLatentsCriterion() { return {.kind = Kind::kMaxAbs, .limit = 2e-6}; }
 
@@ -39,7 +46,9 @@ double MaxAbs(const TensorStats& stats) { return std::max(std::abs(stats.min), s
 Criterion LiveCriterion(std::string_view checkpoint, ErrorMode mode) {
   if (IsExactByName(checkpoint)) return {.kind = Kind::kExact};
   if (const auto schedule = ScheduleCriterion(checkpoint)) return *schedule;
-  if (checkpoint == "initial_latents_packed") return InitialLatentsCriterion();
+  if (IsPixels(checkpoint)) return PixelsCriterion();
+  if (checkpoint == "initial_latents_packed" || checkpoint == "noise_packed")
+    return InitialLatentsCriterion();
   if (mode == ErrorMode::kAccumulated) {
     // A level of the picture is 2 / 255 of the range −1…1; half of one keeps the rounded pixels within one
     // level.
@@ -56,7 +65,9 @@ Criterion RecordedCriterion(std::string_view checkpoint, const PrecisionFacts& f
     return {.kind = Kind::kAllClose, .atol = options.atol.value_or(0), .rtol = options.rtol.value_or(0)};
   }
   if (const auto schedule = ScheduleCriterion(checkpoint)) return *schedule;
-  if (checkpoint == "initial_latents_packed" && !facts.is_low) return InitialLatentsCriterion();
+  if (IsPixels(checkpoint) && !facts.is_low) return PixelsCriterion();
+  if ((checkpoint == "initial_latents_packed" || checkpoint == "noise_packed") && !facts.is_low)
+    return InitialLatentsCriterion();
   // Sines of angles up to 1000: half a unit in the last place of the angle is 3e-5.
   if (checkpoint.ends_with(".time_proj") && !facts.is_low) return {.kind = Kind::kMaxAbs, .limit = 1e-4};
   if (facts.is_low && facts.floor) {

@@ -62,6 +62,12 @@ TEST(Judge, AllCloseWithZeroTolerances) {
 TEST(LiveCriterion, FollowsTheDesign) {
   EXPECT_EQ(LiveCriterion("input_ids", ErrorMode::kAccumulated).kind, Kind::kExact);
   EXPECT_EQ(LiveCriterion("negative_prompt_embeds_mask", ErrorMode::kIsolated).kind, Kind::kExact);
+  for (const char* name : {"position_ids", "negative_position_ids", "image_grid_thw", "mask_packed"})
+    EXPECT_EQ(LiveCriterion(name, ErrorMode::kAccumulated).kind, Kind::kExact) << name;
+  for (const char* name : {"pixel_values", "vae_image0", "vae_image12"}) {
+    EXPECT_EQ(LiveCriterion(name, ErrorMode::kAccumulated).kind, Kind::kMaxAbs) << name;
+    EXPECT_EQ(LiveCriterion(name, ErrorMode::kAccumulated).limit, 1e-5) << name;
+  }
   EXPECT_EQ(LiveCriterion("transformer/step000/transformer_blocks.0.attn.to_q", ErrorMode::kIsolated).limit,
             1e-10);
   EXPECT_EQ(LiveCriterion("transformer/step000/transformer_blocks.0:img", ErrorMode::kIsolated).limit, 1e-8);

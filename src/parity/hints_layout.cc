@@ -59,7 +59,7 @@ bool MovesChannels(const Axes& axes) {  // first ↔ last, of one picture or of 
 }
 
 bool IsPicture(std::string_view name) {
-  return name.starts_with("vae/") || name == "image" || name.find("latents") != name.npos;
+  return name.starts_with("vae") || name == "image" || name.find("latents") != name.npos;
 }
 
 void AddPermutation(HintSearch& s, const Axes& axes, HintSearch::Fit fit) {

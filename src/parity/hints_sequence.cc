@@ -29,7 +29,7 @@ std::optional<TokenView> TokensOf(const Shape& shape) {
   return view;
 }
 
-bool IsPicture(std::string_view name) { return name.starts_with("vae/") || name == "image"; }
+bool IsPicture(std::string_view name) { return name.starts_with("vae") || name == "image"; }
 
 int64_t TextTokens(const HintSearch& s) {
   const bool negative = s.name().find(".neg") != std::string::npos;

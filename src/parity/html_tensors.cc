@@ -24,7 +24,7 @@ struct MapLayout {
   explicit MapLayout(const TensorComparison& t) {
     const Shape& shape = t.ref.shape;
     const size_t rank = shape.size();
-    const bool is_picture = rank >= 4 && (t.name.starts_with("vae/") || t.name == "image");
+    const bool is_picture = rank >= 4 && (t.name.starts_with("vae") || t.name == "image");
     size_t first = 0;
     while (first < rank && shape[first] == 1) ++first;
     if (is_picture) {

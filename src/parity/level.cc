@@ -23,8 +23,17 @@ bool IsIndexed(std::string_view text, std::string_view prefix, std::string_view 
          IsNumber(text.substr(prefix.size(), text.size() - prefix.size() - suffix.size()));
 }
 
+bool IsVisionBlock(std::string_view module) {
+  constexpr std::string_view kVisual = "model.visual";
+  if (!module.starts_with(kVisual)) return false;
+  module.remove_prefix(kVisual.size());
+  return module.empty() || module == ".patch_embed" || module == ".merger" ||
+         IsIndexed(module, ".blocks.", "");
+}
+
 bool IsBlock(std::string_view component, std::string_view module) {
   if (component == "text_encoder") {
+    if (IsVisionBlock(module)) return true;
     constexpr std::string_view kModel = "model.language_model.";
     if (!module.starts_with(kModel)) return false;
     module.remove_prefix(kModel.size());
@@ -39,12 +48,13 @@ bool IsBlock(std::string_view component, std::string_view module) {
     return IsIndexed(module, "transformer_blocks.", ":img") ||
            IsIndexed(module, "transformer_blocks.", ":txt");
   }
-  constexpr std::array<std::string_view, 5> kNames = {
+  constexpr std::array<std::string_view, 10> kNames = {
+      "quant_conv",      "encoder.conv_in", "encoder.mid_block", "encoder.norm_out", "encoder.conv_out",
       "post_quant_conv", "decoder.conv_in", "decoder.mid_block", "decoder.norm_out", "decoder.conv_out"};
   for (std::string_view name : kNames) {
     if (module == name) return true;
   }
-  return IsIndexed(module, "decoder.up_blocks.", "");
+  return IsIndexed(module, "decoder.up_blocks.", "") || IsIndexed(module, "encoder.down_blocks.", "");
 }
 
 std::optional<CheckpointLevel> ParseLevel(std::string_view word) {
@@ -80,7 +90,8 @@ std::string ComponentOf(std::string_view checkpoint) {
 bool IsComputedBy(std::string_view component, std::string_view checkpoint) {
   if (ComponentOf(checkpoint) == component && checkpoint != "vae/pre_decode_latents") return true;
   if (component == "text_encoder")
-    return checkpoint.ends_with("prompt_embeds") || checkpoint.ends_with("prompt_embeds_mask");
+    return checkpoint.ends_with("prompt_embeds") || checkpoint.ends_with("prompt_embeds_mask") ||
+           checkpoint.ends_with("position_ids");
   if (component == "transformer")
     return checkpoint == "sigmas" || checkpoint == "timesteps" || checkpoint.starts_with("noise_pred_step");
   return component == "vae" && (checkpoint == "image" || checkpoint == "vae/pre_decode_latents");

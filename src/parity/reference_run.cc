@@ -2,6 +2,7 @@
 
 #include "core/fail.h"
 #include "files/json.h"
+#include "files/safe_path.h"
 #include "files/text.h"
 
 namespace qwen_image {
@@ -14,6 +15,13 @@ T Field(const Json& manifest, const char* key, const std::string& where) {
   } catch (const Json::exception&) {
     Fail(ErrorKind::kBadInput, "{}: \"{}\" is missing or has a wrong type", where, key);
   }
+}
+
+std::string FileInside(const std::string& name, const char* key, const std::string& where) {
+  if (!StaysInside(name))
+    Fail(ErrorKind::kBadInput, "{}: \"{}\" names {}, which is not a file of the run's folder", where, key,
+         Quoted(name));
+  return name;
 }
 
 RunSettings ReadSettings(const Json& manifest, const std::string& where) {
@@ -30,6 +38,14 @@ RunSettings ReadSettings(const Json& manifest, const std::string& where) {
   s.max_sequence_length = manifest.contains("max_sequence_length")
                               ? Field<int64_t>(manifest, "max_sequence_length", where)
                               : s.max_sequence_length;
+  if (manifest.contains("pipeline")) s.pipeline = Field<std::string>(manifest, "pipeline", where);
+  if (manifest.contains("images")) {
+    for (const auto& name : Field<std::vector<std::string>>(manifest, "images", where))
+      s.images.push_back(FileInside(name, "images", where));
+  }
+  if (manifest.contains("mask"))
+    s.mask = FileInside(Field<std::string>(manifest, "mask", where), "mask", where);
+  if (manifest.contains("strength")) s.strength = Field<double>(manifest, "strength", where);
   return s;
 }
 

@@ -21,6 +21,13 @@ struct RunSettings {
   double cfg = 1;
   uint64_t seed = 0;
   int64_t max_sequence_length = 512;
+  std::string pipeline = "QwenImagePipeline";  // diffusers' class
+  // Files in the run's folder: pictures that an edit or an image-to-image run started from.
+  std::vector<std::string> images = {};
+  std::string mask = {};  // empty: none
+  std::optional<double> strength = {};
+
+  bool edits() const { return pipeline.starts_with("QwenImageEdit"); }
 };
 
 class ReferenceRun {

@@ -62,7 +62,7 @@ void RunRecorder::Finish(const RunSettings& s, int threads) {
   const bool guided = s.negative_prompt && s.cfg > 1;  // else it is not used
   Json manifest = {{"schema", 1},
                    {"tool", "qwen-image.cpp"},
-                   {"pipeline", "QwenImagePipeline"},
+                   {"pipeline", s.pipeline},
                    {"prompt", s.prompt},
                    {"negative_prompt", guided ? Json(*s.negative_prompt) : Json()},
                    {"width", s.width},

@@ -28,15 +28,34 @@ Tensor Need(const ComponentInputs& inputs, const std::string& name, const Shape&
   return *std::move(tensor);
 }
 
+// The pictures of an edit as the reference's vision encoder saw them; none if it was no edit.
+SeenPictures PicturesIn(const ComponentInputs& inputs) {
+  std::optional<Tensor> pixel_values = inputs.Floats("pixel_values");
+  const auto grid_values = inputs.Ids("image_grid_thw");
+  if (!pixel_values && !grid_values) return {};
+  if (!pixel_values || !grid_values || pixel_values->shape().size() != 2 || grid_values->size() % 3 != 0)
+    Fail(
+        ErrorKind::kBadInput,
+        "the reference's pixel_values [patches, values] and image_grid_thw [pictures, 3] do not go together");
+  std::vector<ImageGrid> grids;
+  for (size_t i = 0; i < grid_values->size(); i += 3)
+    grids.push_back({(*grid_values)[i], (*grid_values)[i + 1], (*grid_values)[i + 2]});
+  return {*std::move(pixel_values), std::move(grids)};
+}
+
 void RunTextEncoder(const Pipeline::Impl& model, const Run& run, const ComponentInputs& inputs) {
+  SeenPictures pictures = PicturesIn(inputs);
+  const PromptTemplate& format = pictures.any() ? kEditTemplate : kTextToImageTemplate;
   const auto encode = [&](const std::string& name, Which which) {
     const auto ids = inputs.Ids(name);
     if (!ids) return false;
-    const int64_t dropped = kTextToImageTemplate.dropped_tokens;
-    if (static_cast<int64_t>(ids->size()) <= dropped)
+    if (static_cast<int64_t>(ids->size()) <= format.dropped_tokens)
       Fail(ErrorKind::kBadInput, "the reference's {} has {} tokens, no more than the {} of the template",
-           name, ids->size(), dropped);
-    EncodeIds(model, run, *ids, which);
+           name, ids->size(), format.dropped_tokens);
+    const EncodedPrompt prompt{.ids = *ids,
+                               .dropped = format.dropped_tokens,
+                               .image_token = pictures.any() ? model.tokenizer.TokenId(kImageToken) : -1};
+    EncodeIds(model, run, prompt, which, pictures);
     return true;
   };
   if (!encode("input_ids", Which::kPositive))
@@ -51,17 +70,23 @@ void RunTransformer(const Pipeline::Impl& model, const Run& run, const Component
   const Tensor embeds = Need(inputs, "prompt_embeds", text);
   std::optional<Tensor> negative_embeds;
   if (s.guided()) negative_embeds = Need(inputs, "negative_prompt_embeds", text);
+  Tensor references;
+  if (!s.references.empty()) {
+    int64_t tokens = 0;
+    for (const EditInputSizes& sizes : s.references) tokens += GridOf(sizes.vae).tokens();
+    references = Need(inputs, "image_latents", {1, tokens, config.in_channels});
+  }
   const Schedule schedule = MakeTappedSchedule(model, run);
 
   int64_t steps_run = 0;
-  for (int64_t step = 0; step < s.steps; ++step) {
+  const Conditions conditions{embeds, negative_embeds ? &*negative_embeds : nullptr, references};
+  for (int64_t step = 0; step < s.steps_run(); ++step) {
     const std::string name = fmt::format("packed_latents_step{}", step);
     std::optional<Tensor> latents = inputs.Floats(name);
     if (!latents) continue;  // a reference may hold some steps only
-    CheckShape(name, latents->shape(), {1, s.grid.height * s.grid.width, config.in_channels});
+    CheckShape(name, latents->shape(), {1, s.grid.tokens(), config.in_channels});
     const float timestep = schedule.timesteps[static_cast<size_t>(step)] / 1000.0f;
-    Tensor velocity = PredictNoise(model, run, *latents, embeds,
-                                   negative_embeds ? &*negative_embeds : nullptr, timestep, step);
+    Tensor velocity = PredictNoise(model, run, *latents, conditions, timestep, step);
     run.tap(fmt::format("noise_pred_step{}", step), velocity);
     ++steps_run;
   }
@@ -71,14 +96,27 @@ void RunTransformer(const Pipeline::Impl& model, const Run& run, const Component
   }
 }
 
-std::vector<uint8_t> RunVae(const Pipeline::Impl& model, const Run& run, const ComponentInputs& inputs) {
+// The encoder on the pictures that the reference's saw. What is drawn from its distribution is not repeated
+// here: the whole pipeline is the place for that.
+void RunVaeEncoder(const Pipeline::Impl& model, const Run& run, const ComponentInputs& inputs) {
+  for (size_t i = 0;; ++i) {
+    const std::optional<Tensor> pixels = inputs.Floats(fmt::format("vae_image{}", i));
+    if (!pixels) return;
+    CheckShape(fmt::format("vae_image{}", i), pixels->shape(),
+               {1, model.vae.config().input_channels, -1, -1});
+    EncodePixels(model, run, *pixels, i);
+  }
+}
+
+RgbImage RunVae(const Pipeline::Impl& model, const Run& run, const ComponentInputs& inputs) {
   const Settings& s = run.settings;
   const int64_t z_dim = model.vae.config().z_dim;
+  RunVaeEncoder(model, run, inputs);
   if (auto latents = inputs.Floats("vae/pre_decode_latents")) {
     CheckShape("vae/pre_decode_latents", latents->shape(), {1, z_dim, 1, s.height / 8, s.width / 8});
     return ToRgb(model, DecodePicture(model, run, *std::move(latents)));
   }
-  const Tensor packed = Need(inputs, "final_latents_packed", {1, s.grid.height * s.grid.width, 4 * z_dim});
+  const Tensor packed = Need(inputs, "final_latents_packed", {1, s.grid.tokens(), 4 * z_dim});
   Tensor latents = UnpackLatents(packed, z_dim, s.grid);
   DenormalizeLatents(model.vae.config(), latents);
   return ToRgb(model, DecodePicture(model, run, std::move(latents)));
@@ -86,12 +124,12 @@ std::vector<uint8_t> RunVae(const Pipeline::Impl& model, const Run& run, const C
 
 }  // namespace
 
-std::optional<std::vector<uint8_t>> RunComponent(const Pipeline& pipeline, Component component,
-                                                 const GenerateRequest& request,
-                                                 const ComponentInputs& inputs, const GenerateHooks& hooks) {
+std::optional<RgbImage> RunComponent(const Pipeline& pipeline, Component component,
+                                     const GenerateRequest& request, const ComponentInputs& inputs,
+                                     const GenerateHooks& hooks) {
   const Pipeline::Impl& model = pipeline.impl();
   pipeline.Check(request);
-  const Settings settings = ResolveSettings(request, model.defaults, model.vae.config().z_dim);
+  const Settings settings = model.Resolve(request);
   const CancelFlag never;
   const Compute compute{model.pool, hooks.cancel ? *hooks.cancel : never};
   const Run run{request, settings, compute, hooks.checkpoints ? Tap(hooks.checkpoints) : Tap()};

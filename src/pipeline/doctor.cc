@@ -142,7 +142,8 @@ class Doctor {
 
   void ExamineVariant() {
     const bool told = Try("variant", [&] {
-      found_.variant = RecognizeVariant(parts_, transformer_->config().zero_cond_t, files_.variant);
+      found_.variant = RecognizeVariant(parts_, transformer_->config().zero_cond_t, files_.variant,
+                                        ReadModelDefaults(parts_.root).pipelines);
     });
     if (!told) return;
     const Variant& variant = found_.variant;
@@ -161,8 +162,9 @@ class Doctor {
            "Edit-2509 by its index; if it is Edit-2511, its zero_cond_t is lost, and --variant edit-2511 "
            "says so");
     }
-    if (variant.name.starts_with("edit"))
-      Note(Health::kNote, "variant", "editing is not supported yet; text to picture works");
+    if (!variant.edit.empty() && variant.edit != variant.name)
+      Note(Health::kGood, "variant",
+           fmt::format("edits pictures, too, as {} (qwen_image.json)", variant.edit));
   }
 
   void ExamineLoras() {
@@ -187,7 +189,7 @@ class Doctor {
     const auto& tensors = text_encoder_->store().tensors();
     const auto first = tensors.lower_bound("model.visual.");
     const bool there = first != tensors.end() && first->first.starts_with("model.visual.");
-    if (!there && found_.variant.name.starts_with("edit")) {
+    if (!there && !found_.variant.edit.empty()) {
       Note(Health::kWarning, "vision tower",
            "not there (model.visual.*), though the model is for editing; in GGUF it is a file of its own "
            "(mmproj)");
@@ -203,7 +205,10 @@ class Doctor {
 
   void ExaminePictures() {
     Defaults defaults;
-    if (!Try("qwen_image.json", [&] { defaults = DefaultsFor(parts_, scheduler_); })) return;
+    if (!Try("qwen_image.json", [&] {
+          defaults = DefaultsFor(ReadModelDefaults(parts_.root), scheduler_, found_.variant.name);
+        }))
+      return;
     UseLightning(loras_, scheduler_, defaults);
     found_.defaults = defaults;
     const StepEstimate estimate(*transformer_, pool_);

@@ -1,4 +1,5 @@
-// Text to picture, in numbered steps.
+// From a request to a picture, in numbered steps. Text alone is the plain case: what has to do with pictures
+// is empty then.
 #include <algorithm>
 #include <chrono>
 #include <cmath>
@@ -6,7 +7,9 @@
 
 #include "core/cancel.h"
 #include "core/fail.h"
+#include "kernels/resize.h"
 #include "model/latents.h"
+#include "pipeline/alignment.h"
 #include "pipeline/memory_check.h"
 #include "pipeline/resume.h"
 #include "pipeline/stages.h"
@@ -34,17 +37,46 @@ void CheckCanBeWatched(const GenerateRequest& request, const GenerateHooks& hook
     Fail(ErrorKind::kUsage, "a run that is resumed has no checkpoints of the steps before");
 }
 
+// What the models of an edit see: with margins, the enlarged picture.
+std::span<const RgbImage> InputImages(const GenerateRequest& request, const std::optional<Source>& source) {
+  if (source && !request.input_images.empty()) return {&source->image, 1};
+  return request.input_images;
+}
+
+void FinishPicture(const GenerateRequest& request, const Settings& settings,
+                   const std::optional<Source>& source, std::span<const RgbImage> images, RgbImage drawn,
+                   ThreadPool& pool, Picture& picture) {
+  const int64_t width = settings.output_width, height = settings.output_height;
+  const auto sized = [&](const auto& image) {
+    return Resize(image, width, height, ResizeFilter::kLanczos, pool);
+  };
+  RgbImage result = sized(drawn);
+  const RgbImage* original = source ? &source->image : images.empty() ? nullptr : &images.back();
+  if (original) {
+    const RgbImage sized_original = sized(*original);
+    if (source && source->mask && request.blend) result = Blend(sized_original, result, sized(*source->mask));
+    picture.source = SourceReport{.input_width = original->width,
+                                  .input_height = original->height,
+                                  .working_width = settings.width,
+                                  .working_height = settings.height,
+                                  .alignment = MeasureAlignment(sized_original, result, pool)};
+  }
+  picture.width = width;
+  picture.height = height;
+  picture.rgb = std::move(result.pixels);
+}
+
 }  // namespace
 
 Picture Pipeline::Generate(const GenerateRequest& request, const GenerateHooks& hooks) const {
   // 1. Check the request and fill in the defaults.
   const Pipeline::Impl& model = *impl_;
-  const Settings settings = ResolveSettings(request, model.defaults, model.vae.config().z_dim);
+  const Settings settings = model.Resolve(request);
   CheckCanBeWatched(request, hooks);
   if (model.check_memory) CheckWorkspaceFits(model, request, settings);
   const CancelFlag never;
   Progress progress{
-      .stage = Progress::Stage::kEncodePrompt, .step = 0, .steps = settings.steps, .fraction = 0};
+      .stage = Progress::Stage::kEncodePrompt, .step = 0, .steps = settings.steps_run(), .fraction = 0};
   const auto report_fraction = [&](double fraction) {
     progress.fraction = fraction;
     if (hooks.on_progress) hooks.on_progress(progress);
@@ -57,64 +89,82 @@ Picture Pipeline::Generate(const GenerateRequest& request, const GenerateHooks& 
     progress.step = step;
     report_fraction(0);
   };
-  Picture picture{.width = settings.width,
-                  .height = settings.height,
-                  .rgb = {},
+  Picture picture{.rgb = {},
                   .prompt = request.prompt,
                   .negative_prompt = settings.negative_prompt,
                   .steps = settings.steps,
+                  .steps_run = settings.steps_run(),
                   .cfg = settings.cfg,
-                  .seed = request.seed};
+                  .seed = request.seed,
+                  .strength = settings.strength};
 
-  // 2. Turn the prompts into embeddings.
+  // 2. Turn the prompts into embeddings; those of an edit see the pictures, too.
   Stopwatch encode_watch;
   report(Progress::Stage::kEncodePrompt, 0);
-  const EncodedText text = EncodeText(model, run, request.prompt, Which::kPositive);
+  const std::optional<Source> source = SourceOf(request, model.pool);
+  const std::span<const RgbImage> images = InputImages(request, source);
+  SeenPictures seen = LookAtPictures(model, run, images);
+  const EncodedText text = EncodeText(model, run, request.prompt, Which::kPositive, seen);
   std::optional<EncodedText> negative;
-  if (settings.guided()) negative = EncodeText(model, run, settings.negative_prompt, Which::kNegative);
+  if (settings.guided()) negative = EncodeText(model, run, settings.negative_prompt, Which::kNegative, seen);
   picture.prompt_tokens = text.prompt_tokens;
   picture.prompt_truncated = text.truncated;
   picture.prompt_from_cache = text.from_cache && (!negative || negative->from_cache);
-  model.text_encoder.store()
-      .ReleasePages();  // memory for the next stage; a later run finds them in the page cache
+  model.ReleaseEncoders();  // memory for the next stage; a later run finds them in the page cache
   picture.seconds.encode_prompt = encode_watch.Seconds();
 
-  // 3. Draw the noise, 4. lay out the noise levels; or take up what an earlier run left.
+  // 3. Turn the pictures into latents.
+  Stopwatch pictures_watch;
+  TorchGenerator generator(request.seed);
+  if (source || !images.empty()) report(Progress::Stage::kEncodePictures, 0);
+  const PictureLatents pictures = EncodePictures(model, run, images, source, generator);
+  model.vae.store().ReleasePages();
+  picture.seconds.encode_pictures = pictures_watch.Seconds();
+
+  // 4. Draw the noise, 5. lay out the noise levels; or take up what an earlier run left.
   Stopwatch denoise_watch;
-  Tensor latents = MakeInitialLatents(run, model.vae.config().z_dim);
-  run.tap("initial_latents_packed", latents);
   const Schedule schedule = MakeTappedSchedule(model, run);
+  Tensor noise = DrawNoise(run, model.vae.config().z_dim, generator);
+  Tensor latents = source ? MixWithNoise(pictures.source, noise, schedule.sigmas.front()) : noise.Clone();
+  run.tap("initial_latents_packed", latents);
   StepCache step_cache(request.step_cache, schedule);
   KeptRun kept(model, run, schedule, hooks.on_note);
   picture.resume_file = kept.path();
   picture.steps_resumed = progress.resumed = kept.Load(latents, step_cache);
 
-  // 5. Denoise step by step.
-  for (int64_t step = picture.steps_resumed; step < settings.steps; ++step) {
+  // 6. Denoise step by step.
+  const Conditions conditions{text.embeds, negative ? &negative->embeds : nullptr, pictures.references};
+  for (int64_t step = picture.steps_resumed; step < settings.steps_run(); ++step) {
     report(Progress::Stage::kDenoise, step);
     if (run.tap) run.tap(fmt::format("packed_latents_step{}", step), latents);
     Tensor velocity = step_cache.Velocity(step, [&] {
       const float timestep = schedule.timesteps[static_cast<size_t>(step)] / 1000.0f;
-      return PredictNoise(model, run, latents, text.embeds, negative ? &negative->embeds : nullptr, timestep,
-                          step);
+      return PredictNoise(model, run, latents, conditions, timestep, step);
     });
     if (run.tap) run.tap(fmt::format("noise_pred_step{}", step), velocity);
     EulerStep(schedule, step, velocity, latents);
+    if (pictures.mask.size() > 0) {
+      const float sigma = schedule.sigmas[static_cast<size_t>(step + 1)];
+      RestoreUnmasked(pictures.mask, MixWithNoise(pictures.source, noise, sigma), latents);
+    }
     kept.Save(step + 1, latents, step_cache);
   }
-  report(Progress::Stage::kDenoise, settings.steps);
+  report(Progress::Stage::kDenoise, settings.steps_run());
   run.tap("final_latents_packed", latents);
   model.transformer.ReleasePages();
   picture.steps_estimated = step_cache.reused();
   picture.seconds.denoise = denoise_watch.Seconds();
 
-  // 6. Decode the latents into pixels.
+  // 7. Decode the latents into pixels.
   Stopwatch decode_watch;
-  report(Progress::Stage::kDecode, settings.steps);
+  report(Progress::Stage::kDecode, settings.steps_run());
   Tensor vae_latents = UnpackLatents(latents, model.vae.config().z_dim, settings.grid);
   DenormalizeLatents(model.vae.config(), vae_latents);
-  picture.rgb = ToRgb(model, DecodePicture(model, run, std::move(vae_latents)));
+  RgbImage drawn = ToRgb(model, DecodePicture(model, run, std::move(vae_latents)));
   model.vae.store().ReleasePages();
+
+  // 8. Bring the result to the size of what it was made from, and lay it over that.
+  FinishPicture(request, settings, source, images, std::move(drawn), model.pool, picture);
   picture.seconds.decode = decode_watch.Seconds();
   return picture;
 }

@@ -72,6 +72,12 @@ std::string TextEncoderIdentity(const Pipeline::Impl& model) {
   return model.text_encoder_identity;
 }
 
+std::string VisionEncoderIdentity(const Pipeline::Impl& model) {
+  if (model.vision_encoder_identity.empty())
+    model.vision_encoder_identity = ComputedIdentity(model, model.vision().store());
+  return model.vision_encoder_identity;
+}
+
 std::string TransformerIdentity(const Pipeline::Impl& model) {
   if (model.transformer_identity.empty())
     model.transformer_identity = ComputedIdentity(model, model.transformer.store());

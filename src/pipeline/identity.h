@@ -21,6 +21,7 @@ std::string IdentityOf(const WeightStore& store);
 
 // Whatever decides, besides the token ids, what the text encoder of a model computes.
 std::string TextEncoderIdentity(const Pipeline::Impl& model);
+std::string VisionEncoderIdentity(const Pipeline::Impl& model);
 std::string TransformerIdentity(const Pipeline::Impl& model);  // the same; without LoRAs
 
 }  // namespace qwen_image

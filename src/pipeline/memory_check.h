@@ -12,7 +12,7 @@ namespace qwen_image {
 constexpr int64_t kUntiledPixels = 1536 * 1536;
 constexpr VaeTiling kLargePictureTiling = {.min_size = 1024, .stride = 768};
 
-bool UseTiling(const GenerateRequest& request, const Settings& settings);
+bool UseTiling(const GenerateRequest& request, int64_t width, int64_t height);
 
 // The stages run one after the other and their pages can be dropped in between, so the largest one counts.
 void CheckWeightsFit(const ModelParts& parts);  // throws Error kOutOfMemory

@@ -5,25 +5,55 @@
 
 namespace qwen_image {
 
+namespace {
+
+EditModel EditModelOf(const ModelParts& parts, const Transformer& transformer, const std::string& asked,
+                      const ModelDefaults& own) {
+  EditModel edit{RecognizeVariant(parts, transformer.config().zero_cond_t, asked, own.pipelines), {}};
+  edit.areas.vae_area = own.vae_area.value_or(edit.areas.vae_area);
+  if (own.condition_area) edit.areas.condition_area = own.condition_area;
+  return edit;
+}
+
+}  // namespace
+
 Pipeline::Impl::Impl(const ModelParts& parts, const ModelFiles& files, const PipelineOptions& options)
-    : check_memory(options.check_memory),
+    : parts(parts),
+      check_memory(options.check_memory),
       precision(options.precision),
+      own_defaults(ReadModelDefaults(parts.root)),
       scheduler(parts.scheduler.empty() ? OfficialScheduler() : ReadSchedulerConfig(parts.scheduler)),
       tokenizer(parts.tokenizer),
       text_encoder(WeightStore(parts.text_encoder, Component::kTextEncoder), options.precision),
       transformer(WeightStore(parts.transformer, Component::kTransformer), LoraSet(files.loras),
                   options.precision),
       vae(WeightStore(parts.vae, Component::kVae)),
-      variant(RecognizeVariant(parts, transformer.config().zero_cond_t, files.variant)),
-      defaults(DefaultsFor(parts, scheduler)),
+      edit(EditModelOf(parts, transformer, files.variant, own_defaults)),
+      defaults(DefaultsFor(own_defaults, scheduler, edit.variant.name)),
+      vision_processor(ReadVisionProcessorConfig(parts.root / "processor")),
       pool(options.threads > 0 ? options.threads : DefaultThreadCount()),
       prompts(options.prompt_cache) {
   CheckPartsFit(text_encoder.config(), transformer.config(), vae.config(), parts.root);
+  // A copy that has lost its marker was named by its user.
+  if (edit.variant.name == "edit-2511") transformer.UseZeroCondT();
   UseLightning(transformer.loras().applied(), scheduler, defaults);
   // Opening reads small tensors here and there; the pages around them are not needed before their stage.
   text_encoder.store().ReleasePages();
   transformer.ReleasePages();
   vae.store().ReleasePages();
+}
+
+const VisionEncoder& Pipeline::Impl::vision() const {
+  if (!vision_encoder) {
+    vision_encoder.emplace(WeightStore(parts.text_encoder, Component::kVisionEncoder), precision);
+    vision_encoder->store().ReleasePages();
+  }
+  return *vision_encoder;
+}
+
+void Pipeline::Impl::ReleaseEncoders() const {
+  text_encoder.store().ReleasePages();
+  if (vision_encoder) vision_encoder->store().ReleasePages();
 }
 
 Pipeline::Pipeline(const ModelFiles& model, const PipelineOptions& options) {
@@ -36,12 +66,14 @@ Pipeline::~Pipeline() = default;
 Pipeline::Pipeline(Pipeline&&) noexcept = default;
 
 const Defaults& Pipeline::defaults() const { return impl_->defaults; }
-const std::string& Pipeline::variant() const { return impl_->variant.name; }
+const std::string& Pipeline::variant() const { return impl_->edit.variant.name; }
+bool Pipeline::edits() const { return !impl_->edit.variant.edit.empty(); }
 const std::vector<AppliedLora>& Pipeline::loras() const { return impl_->transformer.loras().applied(); }
 int Pipeline::threads() const { return impl_->pool.size(); }
 
 void Pipeline::Check(const GenerateRequest& request) const {
-  const Settings settings = ResolveSettings(request, impl_->defaults, impl_->vae.config().z_dim);
+  const Settings settings = impl_->Resolve(request);
+  if (!settings.references.empty()) impl_->vision();  // it may not be there
   if (impl_->check_memory) CheckWorkspaceFits(*impl_, request, settings);
 }
 

@@ -1,36 +1,50 @@
 // The parts of a loaded model.
 #pragma once
 
+#include <optional>
+
 #include "core/threads.h"
+#include "model/image_processor.h"
 #include "model/scheduler.h"
 #include "model/text_encoder.h"
 #include "model/tokenizer.h"
 #include "model/transformer.h"
 #include "model/vae.h"
+#include "model/vision_encoder.h"
 #include "pipeline/prompt_cache.h"
 #include "pipeline/settings.h"
 #include "qwen_image/qwen_image.h"
 #include "weights/model_parts.h"
-#include "weights/variant.h"
 
 namespace qwen_image {
 
 struct Pipeline::Impl {
   Impl(const ModelParts& parts, const ModelFiles& files, const PipelineOptions& options);
 
+  Settings Resolve(const GenerateRequest& request) const {
+    return ResolveSettings(request, defaults, vae.config().z_dim, edit);
+  }
+  // Of the text encoder, opened when an edit first needs it. Throws Error kBadInput if there is none.
+  const VisionEncoder& vision() const;
+  void ReleaseEncoders() const;  // the pages of both
+
+  ModelParts parts;
   bool check_memory;
   Precision precision;
+  ModelDefaults own_defaults;  // of the model's folder
   SchedulerConfig scheduler;
   Tokenizer tokenizer;
   TextEncoder text_encoder;
   Transformer transformer;
   Vae vae;
-  Variant variant;
+  EditModel edit;
   Defaults defaults;
+  VisionProcessorConfig vision_processor;
   mutable ThreadPool pool;
   mutable PromptCache prompts;
+  mutable std::optional<VisionEncoder> vision_encoder;
   // Computed when first asked for: with resuming or a cache of prompts on disk.
-  mutable std::string text_encoder_identity, transformer_identity;
+  mutable std::string text_encoder_identity, vision_encoder_identity, transformer_identity;
 };
 
 }  // namespace qwen_image

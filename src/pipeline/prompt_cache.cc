@@ -22,9 +22,10 @@ constexpr size_t kNameDigits = 32;
 int64_t BytesOf(const Tensor& tensor) { return tensor.size() * static_cast<int64_t>(sizeof(float)); }
 
 std::map<std::string, std::string> MetadataOf(const PromptKey& key) {
-  return {{"format", "qwen-image prompt embeddings 1"},
+  return {{"format", "qwen-image prompt embeddings 2"},
           {"text_encoder", key.text_encoder},
           {"input_ids", fmt::format("{}", fmt::join(key.ids, " "))},
+          {"pictures", key.pictures},
           {"dropped", std::to_string(key.dropped)}};
 }
 
@@ -54,7 +55,9 @@ PromptCache::PromptCache(fs::path folder, Limits limits) : folder_(std::move(fol
 
 std::optional<Tensor> PromptCache::Find(const PromptKey& key) {
   for (auto entry = entries_.begin(); entry != entries_.end(); ++entry) {
-    if (entry->ids != key.ids || entry->embeds.shape() != Shape{1, key.tokens, key.width}) continue;
+    if (entry->ids != key.ids || entry->pictures != key.pictures ||
+        entry->embeds.shape() != Shape{1, key.tokens, key.width})
+      continue;
     entries_.splice(entries_.begin(), entries_, entry);
     return entries_.front().embeds.Clone();
   }
@@ -94,7 +97,7 @@ void PromptCache::Keep(const PromptKey& key, const Tensor& embeds) {
 }
 
 void PromptCache::KeepInMemory(const PromptKey& key, const Tensor& embeds) {
-  entries_.push_front({key.ids, embeds.Clone()});
+  entries_.push_front({key.ids, key.pictures, embeds.Clone()});
   int64_t total = 0;
   for (const Entry& entry : entries_) total += BytesOf(entry.embeds);
   while (total > limits_.memory_bytes) {
@@ -104,8 +107,8 @@ void PromptCache::KeepInMemory(const PromptKey& key, const Tensor& embeds) {
 }
 
 fs::path PromptCache::FileOf(const PromptKey& key) const {
-  const std::string all = fmt::format("{} {} {} {} {}", key.text_encoder, fmt::join(key.ids, ","),
-                                      key.dropped, key.tokens, key.width);
+  const std::string all = fmt::format("{} {} {} {} {} {}", key.text_encoder, fmt::join(key.ids, ","),
+                                      key.pictures, key.dropped, key.tokens, key.width);
   return folder_ / (Sha256(all).substr(0, kNameDigits) + kEnding);
 }
 

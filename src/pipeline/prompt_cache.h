@@ -18,6 +18,7 @@ namespace qwen_image {
 struct PromptKey {
   std::string text_encoder;  // TextEncoderIdentity; read for files only
   std::vector<int64_t> ids;  // with the template's
+  std::string pictures;      // a digest of those in the prompt; empty: none
   int64_t dropped = 0;       // leading ids that have no embeddings
   int64_t tokens = 0;        // embeddings that are kept
   int64_t width = 0;         // of one
@@ -42,6 +43,7 @@ class PromptCache {
  private:
   struct Entry {
     std::vector<int64_t> ids;
+    std::string pictures;
     Tensor embeds;
   };
   std::filesystem::path FileOf(const PromptKey& key) const;

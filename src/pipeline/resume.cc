@@ -34,11 +34,36 @@ Json LoraIdentity(const LoraSet& loras) {
   return list;
 }
 
+// With the template of text to picture; an edit's has the same text in it.
 std::vector<int64_t> TokenIds(const Pipeline::Impl& model, const GenerateRequest& request,
                               const std::string& prompt) {
   const auto special = request.reference_special_tokens ? Tokenizer::SpecialTokens::kParse
                                                         : Tokenizer::SpecialTokens::kLiteral;
   return EncodePrompt(model.tokenizer, prompt, special).ids;
+}
+
+template <typename Image>
+std::string HashOf(const Image& image) {
+  return fmt::format("{}x{} {}", image.width, image.height, HashOf(image.pixels));
+}
+
+// Of a request's pictures: their pixels and what is done with them.
+Json PicturesIdentity(const Pipeline::Impl& model, const GenerateRequest& request, const Settings& settings) {
+  Json json;
+  for (const RgbImage& image : request.input_images) json["input_images"].push_back(HashOf(image));
+  if (!request.input_images.empty()) {
+    json["vision_encoder"] = VisionEncoderIdentity(model);
+    json["edit"] = model.edit.variant.edit;
+    json["areas"] = {model.edit.areas.vae_area, model.edit.areas.condition_area.value_or(0)};
+  }
+  if (request.init_image) json["init_image"] = HashOf(*request.init_image);
+  if (request.mask) json["mask"] = HashOf(*request.mask);
+  const Margins& margins = request.outpaint;
+  if (margins.any()) json["outpaint"] = {margins.left, margins.top, margins.right, margins.bottom};
+  if (settings.strength) json["strength"] = *settings.strength;
+  // The latents of pictures depend on the VAE.
+  if (!json.is_null()) json["vae"] = IdentityOf(model.vae.store());
+  return json;
 }
 
 // 0 if the file does not say.
@@ -77,6 +102,8 @@ std::string RunIdentity(const Pipeline::Impl& model, const GenerateRequest& requ
                {"step_cache", request.step_cache}};
   if (settings.guided())
     json["negative_input_ids"] = HashOf(TokenIds(model, request, settings.negative_prompt));
+  if (Json pictures = PicturesIdentity(model, request, settings); !pictures.is_null())
+    json["pictures"] = std::move(pictures);
   if (request.latents) {
     json["latents"] = HashOf(request.latents->values);
     json["latents_shape"] = request.latents->shape;
@@ -87,11 +114,12 @@ std::string RunIdentity(const Pipeline::Impl& model, const GenerateRequest& requ
 }
 
 std::string Pipeline::RunId(const GenerateRequest& request) const {
-  const Settings settings = ResolveSettings(request, impl_->defaults, impl_->vae.config().z_dim);
-  const Schedule schedule =
-      MakeSchedule(impl_->scheduler, settings.steps, settings.grid.height * settings.grid.width);
-  return Sha256(fmt::format("{} {} {}", RunIdentity(*impl_, request, settings, schedule),
-                            IdentityOf(impl_->vae.store()), UseTiling(request, settings)));
+  const Settings settings = impl_->Resolve(request);
+  const Schedule schedule = ScheduleOf(impl_->scheduler, settings);
+  return Sha256(fmt::format("{} {} {} {}x{} {}", RunIdentity(*impl_, request, settings, schedule),
+                            IdentityOf(impl_->vae.store()),
+                            UseTiling(request, settings.width, settings.height), settings.output_width,
+                            settings.output_height, request.blend));
 }
 
 ResumeFile::ResumeFile(const fs::path& folder, std::string identity, std::string prompt)
@@ -130,7 +158,7 @@ void ResumeFile::Save(int64_t steps_done, const Tensor& latents, const StepCache
 }
 
 KeptRun::KeptRun(const Pipeline::Impl& model, const Run& run, const Schedule& schedule, const Note& note)
-    : steps_(run.settings.steps), note_(note) {
+    : steps_(run.settings.steps_run()), note_(note) {
   if (!run.request.resume_folder.empty())
     file_.emplace(run.request.resume_folder, RunIdentity(model, run.request, run.settings, schedule),
                   run.request.prompt);

@@ -6,7 +6,7 @@
 #include "core/fail.h"
 #include "core/tensor.h"
 #include "model/prompt.h"
-#include "weights/model_defaults.h"
+#include "pipeline/source.h"
 
 namespace qwen_image {
 namespace {
@@ -51,18 +51,113 @@ void CheckLatents(const InitialLatents& latents, TokenGrid grid, int64_t channel
 
 }  // namespace
 
-Settings ResolveSettings(const GenerateRequest& request, const Defaults& defaults, int64_t latent_channels) {
-  Settings s;
-  s.negative_prompt = request.negative_prompt.value_or(defaults.negative_prompt);
-  s.width = request.width.value_or(defaults.width);
-  s.height = request.height.value_or(defaults.height);
-  s.steps = request.steps.value_or(defaults.steps);
-  s.cfg = request.cfg.value_or(defaults.cfg);
+namespace {
+
+// A picture to begin with is drawn at its own size, if that is about what the model is made for; else at the
+// model's area. The ratio stays as far as whole tokens allow.
+ImageSize SizeLike(ImageSize source, const Defaults& defaults) {
+  constexpr double kLeast = 0.25, kMost = 1.5;  // of the model's area
+  const auto area = static_cast<double>(defaults.width * defaults.height);
+  const double share = static_cast<double>(source.width) * static_cast<double>(source.height) / area;
+  const double factor = share >= kLeast && share <= kMost ? 1 : std::sqrt(1 / share);
+  const auto side = [&](int64_t length) {
+    return NearestValidSide(std::llround(std::min(static_cast<double>(length) * factor, 1.0 * kMaxSide)));
+  };
+  return {side(source.width), side(source.height)};
+}
+
+void CheckCanEdit(const EditModel& edit, size_t images) {
+  const Variant& variant = edit.variant;
+  if (variant.edit.empty()) {
+    if (variant.name.empty())
+      Fail(ErrorKind::kUsage,
+           "this model does not say which kind it is ({}); if it is made for editing, say which with "
+           "--variant edit, edit-2509 or edit-2511",
+           variant.how);
+    Fail(
+        ErrorKind::kUsage,
+        "this model draws from text ({}) and was not made for editing; a model of Qwen-Image-Edit is needed, "
+        "or --init-image to begin with a picture",
+        variant.how);
+  }
+  constexpr size_t kMostImages = 8;
+  if (variant.edit == "edit" && images > 1)
+    Fail(ErrorKind::kUsage, "Qwen-Image-Edit takes one input image, not {}; Edit-2509 and later take several",
+         images);
+  if (images > kMostImages)
+    Fail(ErrorKind::kUsage, "{} input images are too many; at most {} are taken", images, kMostImages);
+}
+
+// The size to draw at: as asked for, else as the pictures or the model suggest.
+void ResolveSize(const GenerateRequest& request, const Defaults& defaults, const EditModel& edit,
+                 std::optional<ImageSize> source, Settings& s) {
+  ImageSize size = {defaults.width, defaults.height};
+  std::optional<ImageSize> original = source;
+  if (!request.input_images.empty()) {
+    CheckCanEdit(edit, request.input_images.size());
+    EditSizeRequest sizes{.inputs = {}, .areas = edit.areas};
+    // The official pipeline for masks does as that of Qwen-Image-Edit, whatever the model: its template, and
+    // one size for the VAE and the vision encoder.
+    if (source || edit.variant.edit == "edit") {
+      s.edit_template = EditTemplate::kEdit;
+      sizes.areas.condition_area.reset();
+    }
+    for (const RgbImage& image : request.input_images) {
+      original = source.value_or(ImageSize{image.width, image.height});
+      sizes.inputs.push_back(*original);
+    }
+    const EditSizes plan = PlanEditSizes(sizes);
+    s.references = plan.inputs;
+    size = plan.working;
+    const bool other_size = request.width.value_or(size.width) != size.width ||
+                            request.height.value_or(size.height) != size.height;
+    if (source && other_size)
+      Fail(ErrorKind::kUsage,
+           "an edit with a mask or margins is drawn at the size of its input image; leave out "
+           "the size (or use keep-size for the input's own)");
+  } else if (source) {
+    size = SizeLike(*source, defaults);
+  }
+  s.width = request.width.value_or(size.width);
+  s.height = request.height.value_or(size.height);
   CheckSize(s.width, s.height);
   s.grid = {s.height / kPixelsPerToken, s.width / kPixelsPerToken};
+  // A blended picture has the source's own pixels, if no other size is asked for.
+  const bool blends = source && request.blend && (request.mask || request.outpaint.any());
+  const bool as_original = request.keep_size || (blends && !request.width && !request.height);
+  if (request.keep_size && !original) Fail(ErrorKind::kUsage, "there is no picture whose size could be kept");
+  s.output_width = as_original ? original->width : s.width;
+  s.output_height = as_original ? original->height : s.height;
+}
+
+// get_timesteps of diffusers' image-to-image pipelines.
+void ResolveStrength(const GenerateRequest& request, Settings& s) {
+  constexpr double kDefaultStrength = 0.6;
+  s.strength = request.strength.value_or(request.outpaint.any() ? 1.0 : kDefaultStrength);
+  if (!(*s.strength >= 0 && *s.strength <= 1))
+    Fail(ErrorKind::kUsage, "the strength must be a number from 0 to 1, not {}", *s.strength);
+  const auto steps = static_cast<double>(s.steps);
+  s.first_step = static_cast<int64_t>(std::max(steps - std::min(steps * *s.strength, steps), 0.0));
+  if (s.steps_run() < 1)
+    Fail(ErrorKind::kUsage,
+         "a strength of {} leaves none of {} steps to run; the picture would stay as it is", *s.strength,
+         s.steps);
+}
+
+}  // namespace
+
+Settings ResolveSettings(const GenerateRequest& request, const Defaults& defaults, int64_t latent_channels,
+                         const EditModel& edit) {
+  Settings s;
+  s.negative_prompt = request.negative_prompt.value_or(defaults.negative_prompt);
+  s.steps = request.steps.value_or(defaults.steps);
+  s.cfg = request.cfg.value_or(defaults.cfg);
+  const std::optional<ImageSize> source = SourceSize(request);
+  ResolveSize(request, defaults, edit, source, s);
   if (s.steps < 1 || s.steps > kMaxSteps) {
     Fail(ErrorKind::kUsage, "steps must be from 1 to {}, not {}", kMaxSteps, s.steps);
   }
+  if (source) ResolveStrength(request, s);
   if (!(s.cfg >= 0 && s.cfg <= 1000))
     Fail(ErrorKind::kUsage, "cfg must be a number from 0 to 1000 (1 is off), not {}", s.cfg);
   if (request.max_sequence_length < 1 || request.max_sequence_length > kTokenizerMaxLength) {
@@ -77,13 +172,21 @@ Settings ResolveSettings(const GenerateRequest& request, const Defaults& default
   return s;
 }
 
+Schedule ScheduleOf(const SchedulerConfig& scheduler, const Settings& settings) {
+  Schedule schedule = MakeSchedule(scheduler, settings.steps, settings.grid.tokens());
+  schedule.sigmas.erase(schedule.sigmas.begin(), schedule.sigmas.begin() + settings.first_step);
+  schedule.timesteps.erase(schedule.timesteps.begin(), schedule.timesteps.begin() + settings.first_step);
+  return schedule;
+}
+
 bool IsDistilled(const SchedulerConfig& scheduler) {
   return scheduler.use_dynamic_shifting && scheduler.base_shift == scheduler.max_shift &&
          !scheduler.shift_terminal;
 }
 
-Defaults OfficialDefaults(const SchedulerConfig& scheduler) {
+Defaults OfficialDefaults(const SchedulerConfig& scheduler, const std::string& variant) {
   Defaults defaults;  // as the model's card uses it
+  if (variant == "edit-2509" || variant == "edit-2511") defaults.steps = 40;
   if (IsDistilled(scheduler)) {
     defaults.steps = 8;
     defaults.cfg = 1.0;
@@ -91,9 +194,8 @@ Defaults OfficialDefaults(const SchedulerConfig& scheduler) {
   return defaults;
 }
 
-Defaults DefaultsFor(const ModelParts& parts, const SchedulerConfig& scheduler) {
-  Defaults defaults = OfficialDefaults(scheduler);
-  const ModelDefaults own = ReadModelDefaults(parts.root);
+Defaults DefaultsFor(const ModelDefaults& own, const SchedulerConfig& scheduler, const std::string& variant) {
+  Defaults defaults = OfficialDefaults(scheduler, variant);
   defaults.width = own.width.value_or(defaults.width);
   defaults.height = own.height.value_or(defaults.height);
   defaults.steps = own.steps.value_or(defaults.steps);

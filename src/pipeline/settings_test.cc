@@ -149,5 +149,129 @@ TEST(Lightning, ADistilledModelStaysAsItIs) {
   EXPECT_FALSE(defaults.lightning);
 }
 
+// Pictures to start from.
+
+RgbImage Blank(int64_t width, int64_t height) {
+  return {width, height, std::vector<uint8_t>(static_cast<size_t>(3 * width * height), 128)};
+}
+
+EditModel Edits(const std::string& variant) {
+  return {{variant, "told", variant}, {.vae_area = 128 * 128, .condition_area = 64 * 64}};
+}
+
+TEST(PictureSettings, StrengthSkipsTheFirstSteps) {
+  GenerateRequest request;
+  request.init_image = Blank(64, 32);
+  // int(max(steps - min(steps * strength, steps), 0)) of diffusers' get_timesteps
+  for (const auto& [steps, strength, first] :
+       {std::tuple{20, 0.6, 8}, {20, 1.0, 0}, {10, 0.33, 6}, {4, 0.3, 2}, {7, 0.999, 0}, {50, 0.02, 49}}) {
+    request.steps = steps;
+    request.strength = strength;
+    const Settings s = ResolveSettings(request, kDefaults, kChannels);
+    EXPECT_EQ(s.first_step, first) << steps << " x " << strength;
+    EXPECT_EQ(s.steps_run(), steps - first);
+    const Schedule schedule = ScheduleOf(OfficialScheduler(), s);
+    const Schedule all = MakeSchedule(OfficialScheduler(), steps, s.grid.tokens());
+    EXPECT_EQ(schedule.timesteps.size(), static_cast<size_t>(s.steps_run()));
+    EXPECT_EQ(schedule.sigmas.size(), static_cast<size_t>(s.steps_run()) + 1);
+    EXPECT_EQ(schedule.sigmas.front(), all.sigmas[static_cast<size_t>(first)]);
+    EXPECT_EQ(schedule.timesteps.back(), all.timesteps.back());
+  }
+  request.strength.reset();
+  EXPECT_EQ(ResolveSettings(request, kDefaults, kChannels).strength, 0.6);
+  request.outpaint.left = 16;
+  EXPECT_EQ(ResolveSettings(request, kDefaults, kChannels).strength, 1.0);
+  EXPECT_FALSE(ResolveSettings({}, kDefaults, kChannels).strength);
+}
+
+TEST(PictureSettings, AnInitialImageIsDrawnAtItsOwnSizeIfThatSuitsTheModel) {
+  const auto size = [](int64_t width, int64_t height) {
+    GenerateRequest request;
+    request.init_image = Blank(width, height);
+    const Settings s = ResolveSettings(request, kDefaults, kChannels);  // made for 64x32
+    return std::pair{s.width, s.height};
+  };
+  EXPECT_EQ(size(64, 32), (std::pair<int64_t, int64_t>{64, 32}));
+  EXPECT_EQ(size(50, 45), (std::pair<int64_t, int64_t>{48, 48})) << "whole tokens";
+  EXPECT_EQ(size(400, 400), (std::pair<int64_t, int64_t>{48, 48})) << "the model's area";
+  EXPECT_EQ(size(4, 4), (std::pair<int64_t, int64_t>{48, 48}));
+  EXPECT_EQ(size(16000, 10), (std::pair<int64_t, int64_t>{1808, 16})) << "the ratio as far as tokens allow";
+}
+
+TEST(PictureSettings, TheResultHasTheSizeThatItsUserExpects) {
+  GenerateRequest request;
+  request.init_image = Blank(50, 45);
+  const auto output = [&] {
+    const Settings s = ResolveSettings(request, kDefaults, kChannels);
+    return std::pair{s.output_width, s.output_height};
+  };
+  const std::pair<int64_t, int64_t> drawn = {48, 48}, own = {50, 45}, asked = {64, 64};
+  EXPECT_EQ(output(), drawn);
+  request.keep_size = true;
+  EXPECT_EQ(output(), own);
+  request.keep_size = false;
+  request.mask = GreyImage{1, 1, {255}};
+  EXPECT_EQ(output(), own) << "untouched pixels can only come out as they are at the picture's own size";
+  request.blend = false;
+  EXPECT_EQ(output(), drawn);
+  request.blend = true;
+  request.width = request.height = 64;
+  EXPECT_EQ(output(), asked);
+}
+
+TEST(PictureSettings, AnEditsSizesAreTheOfficialOnes) {
+  GenerateRequest request;
+  request.input_images = {Blank(100, 100), Blank(300, 200)};
+  const Settings plus = ResolveSettings(request, kDefaults, kChannels, Edits("edit-2509"));
+  ASSERT_EQ(plus.references.size(), 2u);
+  EXPECT_EQ(plus.references[0].vae, (ImageSize{128, 128}));
+  EXPECT_EQ(plus.references[0].condition, (ImageSize{64, 64}));
+  EXPECT_EQ(plus.references[1].vae, (ImageSize{160, 96}));
+  EXPECT_EQ(plus.width, 160) << "of the last";
+  EXPECT_EQ(plus.output_width, 160);
+  request.width = 64;
+  request.height = 48;
+  const Settings sized = ResolveSettings(request, kDefaults, kChannels, Edits("edit-2509"));
+  EXPECT_EQ(sized.width, 64);
+  EXPECT_EQ(sized.references[1].vae, (ImageSize{160, 96}));
+
+  GenerateRequest one;
+  one.input_images = {Blank(300, 200)};
+  const Settings edit = ResolveSettings(one, kDefaults, kChannels, Edits("edit"));
+  EXPECT_EQ(edit.references[0].condition, edit.references[0].vae) << "Qwen-Image-Edit resizes once";
+  EXPECT_EQ(edit.edit_template, EditTemplate::kEdit);
+  EXPECT_EQ(plus.edit_template, EditTemplate::kEditPlus);
+  one.mask = GreyImage{1, 1, {255}};
+  const Settings masked = ResolveSettings(one, kDefaults, kChannels, Edits("edit-2509"));
+  EXPECT_EQ(masked.references[0].condition, masked.references[0].vae) << "as QwenImageEditInpaintPipeline";
+  EXPECT_EQ(masked.edit_template, EditTemplate::kEdit);
+}
+
+TEST(PictureSettings, EditsThatAreImpossibleAreRefused) {
+  const auto message = [](const GenerateRequest& request, const EditModel& edit) {
+    try {
+      ResolveSettings(request, kDefaults, kChannels, edit);
+    } catch (const Error& error) {
+      EXPECT_EQ(error.kind(), ErrorKind::kUsage);
+      return error.message();
+    }
+    return std::string("(no error)");
+  };
+  GenerateRequest request;
+  request.input_images = {Blank(64, 64), Blank(64, 64)};
+  EXPECT_THAT(message(request, Edits("edit")), testing::HasSubstr("takes one input image, not 2"));
+  EXPECT_THAT(message(request, {{"qwen-image", "model_index.json", ""}, {}}),
+              testing::HasSubstr("not made for editing"));
+  EXPECT_THAT(message(request, {{"", "no index", ""}, {}}), testing::HasSubstr("--variant edit, edit-2509"));
+  request.input_images.assign(9, Blank(64, 64));
+  EXPECT_THAT(message(request, Edits("edit-2511")), testing::HasSubstr("at most 8"));
+  request.input_images.assign(1, Blank(64, 64));
+  request.mask = GreyImage{1, 1, {255}};
+  request.width = request.height = 64;
+  EXPECT_THAT(message(request, Edits("edit-2511")), testing::HasSubstr("size of its input image"));
+  request.width = request.height = 128;
+  EXPECT_EQ(message(request, Edits("edit-2511")), "(no error)");
+}
+
 }  // namespace
 }  // namespace qwen_image

@@ -1,5 +1,7 @@
 #include "weights/model_defaults.h"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <array>
 #include <string_view>
@@ -7,6 +9,7 @@
 #include "core/fail.h"
 #include "files/json.h"
 #include "files/text.h"
+#include "weights/variant.h"
 
 namespace qwen_image {
 namespace {
@@ -38,6 +41,20 @@ class DefaultsReader {
                          multiple > 1 ? fmt::format(" that is a multiple of {}", multiple) : ""));
     }
     return value->get<int64_t>();
+  }
+
+  // A list of some of `known`.
+  std::vector<std::string> Names(const char* key, const std::vector<std::string>& known) const {
+    const Json* value = Find(key);
+    if (!value) return {};
+    std::vector<std::string> names;
+    for (const Json& name : value->is_array() ? *value : Json::array({*value})) {
+      const bool known_name =
+          value->is_array() && name.is_string() && std::find(known.begin(), known.end(), name) != known.end();
+      if (!known_name) Refuse(key, name, fmt::format("a list of names out of {}", fmt::join(known, ", ")));
+      names.push_back(name);
+    }
+    return names;
   }
 
   std::optional<double> Number(const char* key, double min, double max) const {
@@ -74,23 +91,27 @@ ModelDefaults ReadModelDefaults(const fs::path& root) {
   const std::string where = path.string();
   const Json object = ReadJsonFile(path, size_t{1} << 20);
   if (!object.is_object()) Fail(ErrorKind::kBadInput, "{}: a JSON object is expected", where);
-  constexpr std::array<std::string_view, 6> kKeys = {"name",  "width", "height",
-                                                     "steps", "cfg",   "negative_prompt"};
+  constexpr std::array<std::string_view, 9> kKeys = {"name",      "width",    "height",
+                                                     "steps",     "cfg",      "negative_prompt",
+                                                     "pipelines", "vae_area", "condition_area"};
   for (const auto& [key, value] : object.items()) {
     if (std::find(kKeys.begin(), kKeys.end(), key) == kKeys.end()) {
-      Fail(ErrorKind::kBadInput,
-           "{}: unknown key {}; known are name, width, height, steps, cfg and negative_prompt", where,
-           Quoted(key));
+      Fail(ErrorKind::kBadInput, "{}: unknown key {}; known are {}", where, Quoted(key),
+           fmt::join(kKeys, ", "));
     }
   }
   const DefaultsReader reader(object, where);
+  constexpr int64_t kLeastArea = 32 * 32, kMostArea = 4096 * 4096;
   // 16 pixels are one token: the VAE's factor 8 and a patch of 2.
   return {.name = reader.Text("name", 200),
           .width = reader.Integer("width", 16, 8192, 16),
           .height = reader.Integer("height", 16, 8192, 16),
           .steps = reader.Integer("steps", 1, 1000),
           .cfg = reader.Number("cfg", 0, 1000),
-          .negative_prompt = reader.Text("negative_prompt", 65536)};
+          .negative_prompt = reader.Text("negative_prompt", 65536),
+          .pipelines = reader.Names("pipelines", kVariantNames),
+          .vae_area = reader.Integer("vae_area", kLeastArea, kMostArea),
+          .condition_area = reader.Integer("condition_area", kLeastArea, kMostArea)};
 }
 
 }  // namespace qwen_image

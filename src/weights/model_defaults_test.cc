@@ -24,6 +24,9 @@ TEST(ModelDefaults, AreThoseOfTheTinyModel) {
   EXPECT_EQ(defaults.steps, 20);
   EXPECT_EQ(defaults.cfg, 4.0);
   EXPECT_EQ(defaults.negative_prompt, " ");
+  EXPECT_EQ(defaults.pipelines, (std::vector<std::string>{"qwen-image", "edit-2509"}));
+  EXPECT_EQ(defaults.vae_area, 128 * 128);
+  EXPECT_EQ(defaults.condition_area, 128 * 128);
 }
 
 TEST(ModelDefaults, AreOptional) {
@@ -51,6 +54,11 @@ TEST(ModelDefaults, AreCheckedStrictly) {
       {R"({"cfg": "4"})", "\"cfg\""},
       {R"({"name": 3})", "\"name\" is 3, expected a string"},
       {R"({"negative_prompt": [1, 2]})", "\"negative_prompt\" is array"},
+      {R"({"pipelines": "edit"})",
+       "\"pipelines\" is \"edit\", expected a list of names out of qwen-image, edit"},
+      {R"({"pipelines": ["edit", "paint"]})", "\"pipelines\" is \"paint\""},
+      {R"({"vae_area": 10})", "\"vae_area\" is 10"},
+      {R"({"condition_area": 1e9})", "\"condition_area\""},
       {R"({"stesp": 3})", "unknown key \"stesp\""},
       {"[]", "a JSON object is expected"},
       {"{", "not valid JSON"}};

@@ -157,6 +157,20 @@ TEST(Variant, IsToldByTheIndexOrByZeroCondT) {
             "");
 }
 
+TEST(Variant, AModelMaySayThatItServesSeveralPipelines) {
+  const ModelParts parts{.root = "m", .pipeline_class = "QwenImagePipeline", .transformer = "m/transformer"};
+  const std::vector<std::string> both = {"qwen-image", "edit-2509"};
+  EXPECT_EQ(RecognizeVariant(parts, false, "", both).name, "qwen-image");
+  EXPECT_EQ(RecognizeVariant(parts, false, "", both).edit, "edit-2509");
+  EXPECT_EQ(RecognizeVariant(parts, false, "", {}).edit, "");
+  EXPECT_EQ(RecognizeVariant(parts, false, "edit-2509", both).name, "edit-2509");
+  EXPECT_THAT(MessageOf(ErrorKind::kUsage, [&] { RecognizeVariant(parts, false, "edit-2511", both); }),
+              HasSubstr("contradicts"));
+  const ModelParts edit{
+      .root = "m", .pipeline_class = "QwenImageEditPipeline", .transformer = "m/transformer"};
+  EXPECT_EQ(RecognizeVariant(edit, false, "").edit, "edit");
+}
+
 TEST(ForeignNames, OfOtherComponentsInACheckpointAreLeftOut) {
   EXPECT_EQ(DiffusersName(Component::kTransformer, "vae.decoder.conv1.weight"), "");
   EXPECT_EQ(DiffusersName(Component::kVae, "model.diffusion_model.img_in.weight"), "");

@@ -1,5 +1,7 @@
 #include "weights/variant.h"
 
+#include <algorithm>
+
 #include "core/fail.h"
 
 namespace qwen_image {
@@ -22,16 +24,30 @@ Variant TellFromFiles(const ModelParts& parts, bool zero_cond_t) {
 
 }  // namespace
 
-Variant RecognizeVariant(const ModelParts& parts, bool zero_cond_t, const std::string& asked) {
+Variant RecognizeVariant(const ModelParts& parts, bool zero_cond_t, const std::string& asked,
+                         const std::vector<std::string>& pipelines) {
   Variant found = TellFromFiles(parts, zero_cond_t);
-  if (asked.empty() || asked == found.name) return found;
-  // Only zero_cond_t tells Edit-2511 from Edit-2509, and some copies have lost it.
-  const bool may_be = found.name.empty() || (found.name == "edit-2509" && asked == "edit-2511");
-  if (!may_be) {
-    Fail(ErrorKind::kUsage, "--variant {} contradicts the model's files, which say {} ({})", asked,
-         found.name, found.how);
+  const auto serves = [&](const std::string& name) {
+    return std::find(pipelines.begin(), pipelines.end(), name) != pipelines.end();
+  };
+  if (!asked.empty() && asked != found.name) {
+    // Only zero_cond_t tells Edit-2511 from Edit-2509, and some copies have lost it.
+    const bool may_be =
+        found.name.empty() || serves(asked) || (found.name == "edit-2509" && asked == "edit-2511");
+    if (!may_be) {
+      Fail(ErrorKind::kUsage, "--variant {} contradicts the model's files, which say {} ({})", asked,
+           found.name, found.how);
+    }
+    found = {asked, "--variant"};
   }
-  return {asked, "--variant"};
+  if (found.name.starts_with("edit")) {
+    found.edit = found.name;
+  } else if (asked.empty()) {
+    for (const std::string& name : pipelines) {
+      if (name.starts_with("edit")) found.edit = name;
+    }
+  }
+  return found;
 }
 
 }  // namespace qwen_image

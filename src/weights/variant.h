@@ -2,19 +2,25 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "weights/model_parts.h"
 
 namespace qwen_image {
 
+inline const std::vector<std::string> kVariantNames = {"qwen-image", "edit", "edit-2509", "edit-2511"};
+
 struct Variant {
-  std::string name;  // "qwen-image" (also 2512), "edit", "edit-2509", "edit-2511"; empty: cannot tell
-  std::string how;   // what told: "model_index.json: QwenImageEditPlusPipeline", …
+  std::string name;       // one of kVariantNames ("qwen-image" is also 2512); empty: cannot tell
+  std::string how;        // what told: "model_index.json: QwenImageEditPlusPipeline", …
+  std::string edit = {};  // the variant that it edits pictures as; empty: it does not
 };
 
 // From model_index.json, the transformer's zero_cond_t, or --variant (`asked`; empty: not given). The tensors
 // of Qwen-Image, Edit and Edit-2509 are alike, so single files leave it open. Throws Error kUsage if `asked`
 // contradicts what the files say.
-Variant RecognizeVariant(const ModelParts& parts, bool zero_cond_t, const std::string& asked);
+// `pipelines`: what the model says that it can do, if it says so (ModelDefaults).
+Variant RecognizeVariant(const ModelParts& parts, bool zero_cond_t, const std::string& asked,
+                         const std::vector<std::string>& pipelines = {});
 
 }  // namespace qwen_image
