@@ -16,14 +16,29 @@ Pipeline::Impl::Impl(const ModelParts& parts, const ModelFiles& files, const Pip
       vae(WeightStore(parts.vae, Component::kVae)),
       variant(RecognizeVariant(parts, transformer.config().zero_cond_t, files.variant)),
       defaults(DefaultsFor(parts, scheduler)),
+      vision_encoder_path(parts.vision_encoder),
       pool(options.threads > 0 ? options.threads : DefaultThreadCount()),
       prompts(options.prompt_cache) {
   CheckPartsFit(text_encoder.config(), transformer.config(), vae.config(), parts.root);
   UseLightning(transformer.loras().applied(), scheduler, defaults);
   // Opening reads small tensors here and there; the pages around them are not needed before their stage.
-  text_encoder.store().ReleasePages();
+  ReleaseEncoderPages();
   transformer.ReleasePages();
   vae.store().ReleasePages();
+}
+
+const VisionEncoder& Pipeline::Impl::vision_encoder() const {
+  if (!opened_vision_encoder) {
+    VisionEncoder opened(WeightStore(vision_encoder_path, Component::kVisionEncoder), precision);
+    CheckVisionFits(opened, text_encoder.config());
+    opened_vision_encoder.emplace(std::move(opened));
+  }
+  return *opened_vision_encoder;
+}
+
+void Pipeline::Impl::ReleaseEncoderPages() const {
+  text_encoder.store().ReleasePages();
+  if (opened_vision_encoder) opened_vision_encoder->store().ReleasePages();
 }
 
 Pipeline::Pipeline(const ModelFiles& model, const PipelineOptions& options) {

@@ -1,12 +1,16 @@
 // The parts of a loaded model.
 #pragma once
 
+#include <filesystem>
+#include <optional>
+
 #include "core/threads.h"
 #include "model/scheduler.h"
 #include "model/text_encoder.h"
 #include "model/tokenizer.h"
 #include "model/transformer.h"
 #include "model/vae.h"
+#include "model/vision_encoder.h"
 #include "pipeline/prompt_cache.h"
 #include "pipeline/settings.h"
 #include "qwen_image/qwen_image.h"
@@ -18,6 +22,11 @@ namespace qwen_image {
 struct Pipeline::Impl {
   Impl(const ModelParts& parts, const ModelFiles& files, const PipelineOptions& options);
 
+  // Opened when first asked for: only edits need it. Throws Error kBadInput if the model has none.
+  const VisionEncoder& vision_encoder() const;
+  // Of the text encoder and the vision encoder, which work in the same stage.
+  void ReleaseEncoderPages() const;
+
   bool check_memory;
   Precision precision;
   SchedulerConfig scheduler;
@@ -27,6 +36,8 @@ struct Pipeline::Impl {
   Vae vae;
   Variant variant;
   Defaults defaults;
+  std::filesystem::path vision_encoder_path;
+  mutable std::optional<VisionEncoder> opened_vision_encoder;
   mutable ThreadPool pool;
   mutable PromptCache prompts;
   // Computed when first asked for: with resuming or a cache of prompts on disk.
