@@ -124,6 +124,9 @@ ConvertOptions LibraryOptions(const ConvertCommandOptions& o) {
 ModelFiles SourceOf(const ConvertCommandOptions& o) {
   if (!o.source.empty() && !o.files.model.empty())
     Fail(ErrorKind::kUsage, "the model is named twice, as {} and with --model", o.source.string());
+  if (!o.files.vision_encoder.empty())
+    Fail(ErrorKind::kUsage,
+         "convert keeps the vision tower of the text encoder; --vision-encoder is for edits");
   ModelFiles files = o.files;
   if (!o.source.empty()) files.model = o.source;
   return FindModel(files);

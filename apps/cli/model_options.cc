@@ -54,6 +54,12 @@ void AddModelOptions(CLI::App& command, ModelFiles& files) {
       ->group(group);
   command.add_option("--text-encoder", files.text_encoder, "The same for the text encoder")->group(group);
   command.add_option("--vae", files.vae, "The same for the VAE")->group(group);
+  command
+      .add_option(
+          "--vision-encoder", files.vision_encoder,
+          "For edits with a text encoder that comes without its vision tower (GGUF): a file or folder "
+          "that has one, or llama.cpp's mmproj file")
+      ->group(group);
   command.add_option("--tokenizer", files.tokenizer, "The same for the tokenizer (a folder)")->group(group);
   command
       .add_option("--variant", files.variant,
@@ -109,6 +115,7 @@ std::string ModelArguments(const ModelFiles& files) {
   add("--transformer", files.transformer.string());
   add("--text-encoder", files.text_encoder.string());
   add("--vae", files.vae.string());
+  add("--vision-encoder", files.vision_encoder.string());
   add("--tokenizer", files.tokenizer.string());
   add("--variant", files.variant);
   for (const LoraFile& lora : files.loras)

@@ -33,6 +33,7 @@ struct ModelFiles {
 
   std::filesystem::path model;
   std::filesystem::path transformer, text_encoder, vae, tokenizer;
+  std::filesystem::path vision_encoder;  // for edits, where the text encoder's files hold none
   std::string variant;  // "qwen-image", "edit", "edit-2509", "edit-2511": where nothing in the files tells
   std::vector<LoraFile> loras;
 };

@@ -3,22 +3,21 @@
 namespace qwen_image {
 namespace {
 
-// Of Qwen2.5-VL in every published size, except for what the tensors tell.
-Json VisionConfigJson(const TextEncoderConfig& config, const WeightStore& store) {
+Json VisionConfigJson(const VisionEncoderConfig& config) {
   return {{"model_type", "qwen2_5_vl"},
-          {"depth", store.CountModules("model.visual.blocks.")},
-          {"hidden_size", store.Rows("model.visual.patch_embed.proj.weight")},
-          {"intermediate_size", store.Rows("model.visual.blocks.0.mlp.gate_proj.weight")},
-          {"out_hidden_size", config.hidden_size},
-          {"num_heads", 16},
+          {"depth", config.depth},
+          {"hidden_size", config.hidden_size},
+          {"intermediate_size", config.intermediate_size},
+          {"out_hidden_size", config.out_hidden_size},
+          {"num_heads", config.num_heads},
           {"hidden_act", "silu"},
-          {"in_channels", 3},
-          {"patch_size", 14},
-          {"spatial_merge_size", 2},
-          {"temporal_patch_size", 2},
-          {"tokens_per_second", 2},
-          {"window_size", 112},
-          {"fullatt_block_indexes", {7, 15, 23, 31}}};
+          {"in_channels", config.in_channels},
+          {"patch_size", config.patch_size},
+          {"spatial_merge_size", config.spatial_merge_size},
+          {"temporal_patch_size", config.temporal_patch_size},
+          {"tokens_per_second", 2},  // of Qwen2.5-VL in every published size
+          {"window_size", config.window_size},
+          {"fullatt_block_indexes", config.fullatt_block_indexes}};
 }
 
 }  // namespace
@@ -39,9 +38,6 @@ Json TransformerConfigJson(const TransformerConfig& config) {
 
 // Flat, as the published model has it: both generations of transformers read that.
 Json TextEncoderConfigJson(const TextEncoderConfig& config, const WeightStore& store) {
-  // mrope_section: how the three axes of a picture's positions share the frequencies, 1 : 1.5 : 1.5.
-  const int64_t quarter = config.head_dim() / 8;
-  const int64_t rest = (config.head_dim() / 2 - quarter) / 2;
   Json json = {{"architectures", {"Qwen2_5_VLForConditionalGeneration"}},
                {"model_type", "qwen2_5_vl"},
                {"hidden_act", "silu"},
@@ -53,12 +49,13 @@ Json TextEncoderConfigJson(const TextEncoderConfig& config, const WeightStore& s
                {"max_position_embeddings", 128000},
                {"rms_norm_eps", config.rms_norm_eps},
                {"rope_theta", config.rope_theta},
-               {"rope_scaling", {{"type", "mrope"}, {"mrope_section", {quarter, rest, rest}}}},
+               {"rope_scaling", {{"type", "mrope"}, {"mrope_section", config.mrope_section}}},
                {"tie_word_embeddings", store.Find("lm_head.weight") == nullptr},
                {"use_sliding_window", false},
                {"vocab_size", config.vocab_size},
                {"torch_dtype", "bfloat16"}};
-  if (store.CountModules("model.visual.blocks.") > 0) json["vision_config"] = VisionConfigJson(config, store);
+  if (store.CountModules("model.visual.blocks.") > 0)
+    json["vision_config"] = VisionConfigJson(ReadVisionEncoderConfig(store));
   return json;
 }
 

@@ -8,6 +8,7 @@
 #include "model/text_encoder.h"
 #include "model/transformer.h"
 #include "model/vae.h"
+#include "model/vision_encoder.h"
 
 namespace qwen_image {
 

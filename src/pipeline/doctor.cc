@@ -185,16 +185,19 @@ class Doctor {
     loras_ = loras.applied();
   }
 
+  // Text to picture works without: nothing here makes a model unusable.
   void ExamineVision() {
-    const auto& tensors = text_encoder_->store().tensors();
-    const auto first = tensors.lower_bound("model.visual.");
-    const bool there = first != tensors.end() && first->first.starts_with("model.visual.");
-    if (!there && !found_.variant.edit.empty()) {
-      Note(Health::kWarning, "vision tower",
-           "not there (model.visual.*), though the model is for editing; in GGUF it is a file of its own "
-           "(mmproj)");
-    } else {
-      Note(Health::kGood, "vision tower", there ? "there" : "not there; only edits need it");
+    try {
+      WeightStore store(parts_.vision_encoder, Component::kVisionEncoder);
+      if (store.tensors().empty() && found_.variant.edit.empty())
+        return Note(Health::kGood, "vision tower", "not there; only edits need it");
+      const VisionEncoder vision(std::move(store));
+      CheckVisionFits(vision, text_encoder_->config());
+      const VisionEncoderConfig& c = vision.config();
+      Note(Health::kGood, "vision tower", fmt::format("there: {} blocks of {}", c.depth, c.hidden_size));
+    } catch (const Error& error) {
+      if (error.kind() != ErrorKind::kBadInput) throw;
+      Note(Health::kWarning, "vision tower", "edits will not work: " + error.message());
     }
   }
 

@@ -110,7 +110,7 @@ Picture Pipeline::Generate(const GenerateRequest& request, const GenerateHooks& 
   picture.prompt_tokens = text.prompt_tokens;
   picture.prompt_truncated = text.truncated;
   picture.prompt_from_cache = text.from_cache && (!negative || negative->from_cache);
-  model.ReleaseEncoders();  // memory for the next stage; a later run finds them in the page cache
+  model.ReleaseEncoderPages();  // memory for the next stage; a later run finds them in the page cache
   picture.seconds.encode_prompt = encode_watch.Seconds();
 
   // 3. Turn the pictures into latents.

@@ -74,7 +74,7 @@ std::string TextEncoderIdentity(const Pipeline::Impl& model) {
 
 std::string VisionEncoderIdentity(const Pipeline::Impl& model) {
   if (model.vision_encoder_identity.empty())
-    model.vision_encoder_identity = ComputedIdentity(model, model.vision().store());
+    model.vision_encoder_identity = ComputedIdentity(model, model.vision_encoder().store());
   return model.vision_encoder_identity;
 }
 

@@ -6,6 +6,7 @@
 #include "model/text_encoder.h"
 #include "model/transformer.h"
 #include "model/vae.h"
+#include "model/vision_encoder.h"
 
 namespace qwen_image {
 
@@ -13,5 +14,7 @@ namespace qwen_image {
 // kBadInput.
 void CheckPartsFit(const TextEncoderConfig& text_encoder, const TransformerConfig& transformer,
                    const VaeConfig& vae, const std::filesystem::path& root);
+// The same for the vision encoder, which only edits need.
+void CheckVisionFits(const VisionEncoder& vision_encoder, const TextEncoderConfig& text_encoder);
 
 }  // namespace qwen_image

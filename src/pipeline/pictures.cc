@@ -50,8 +50,9 @@ std::string SeenPictures::Digest() const {
 
 const Tensor& SeenPictures::Embeds(const Pipeline::Impl& model, const Run& run) {
   if (!embeds_) {
-    embeds_ = model.vision().Encode(pixel_values_, grids_, run.VisionPass(), run.tap.Under("text_encoder/"));
-    model.vision().store().ThrowIfDamaged();
+    embeds_ = model.vision_encoder().Encode(pixel_values_, grids_, run.VisionPass(),
+                                            run.tap.Under("text_encoder/"));
+    model.vision_encoder().store().ThrowIfDamaged();
   }
   return *embeds_;
 }

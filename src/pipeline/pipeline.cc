@@ -18,8 +18,7 @@ EditModel EditModelOf(const ModelParts& parts, const Transformer& transformer, c
 }  // namespace
 
 Pipeline::Impl::Impl(const ModelParts& parts, const ModelFiles& files, const PipelineOptions& options)
-    : parts(parts),
-      check_memory(options.check_memory),
+    : check_memory(options.check_memory),
       precision(options.precision),
       own_defaults(ReadModelDefaults(parts.root)),
       scheduler(parts.scheduler.empty() ? OfficialScheduler() : ReadSchedulerConfig(parts.scheduler)),
@@ -30,6 +29,7 @@ Pipeline::Impl::Impl(const ModelParts& parts, const ModelFiles& files, const Pip
       vae(WeightStore(parts.vae, Component::kVae)),
       edit(EditModelOf(parts, transformer, files.variant, own_defaults)),
       defaults(DefaultsFor(own_defaults, scheduler, edit.variant.name)),
+      vision_encoder_path(parts.vision_encoder),
       vision_processor(ReadVisionProcessorConfig(parts.root / "processor")),
       pool(options.threads > 0 ? options.threads : DefaultThreadCount()),
       prompts(options.prompt_cache) {
@@ -38,22 +38,23 @@ Pipeline::Impl::Impl(const ModelParts& parts, const ModelFiles& files, const Pip
   if (edit.variant.name == "edit-2511") transformer.UseZeroCondT();
   UseLightning(transformer.loras().applied(), scheduler, defaults);
   // Opening reads small tensors here and there; the pages around them are not needed before their stage.
-  text_encoder.store().ReleasePages();
+  ReleaseEncoderPages();
   transformer.ReleasePages();
   vae.store().ReleasePages();
 }
 
-const VisionEncoder& Pipeline::Impl::vision() const {
-  if (!vision_encoder) {
-    vision_encoder.emplace(WeightStore(parts.text_encoder, Component::kVisionEncoder), precision);
-    vision_encoder->store().ReleasePages();
+const VisionEncoder& Pipeline::Impl::vision_encoder() const {
+  if (!opened_vision_encoder) {
+    VisionEncoder opened(WeightStore(vision_encoder_path, Component::kVisionEncoder), precision);
+    CheckVisionFits(opened, text_encoder.config());
+    opened_vision_encoder.emplace(std::move(opened));
   }
-  return *vision_encoder;
+  return *opened_vision_encoder;
 }
 
-void Pipeline::Impl::ReleaseEncoders() const {
+void Pipeline::Impl::ReleaseEncoderPages() const {
   text_encoder.store().ReleasePages();
-  if (vision_encoder) vision_encoder->store().ReleasePages();
+  if (opened_vision_encoder) opened_vision_encoder->store().ReleasePages();
 }
 
 Pipeline::Pipeline(const ModelFiles& model, const PipelineOptions& options) {
@@ -73,7 +74,7 @@ int Pipeline::threads() const { return impl_->pool.size(); }
 
 void Pipeline::Check(const GenerateRequest& request) const {
   const Settings settings = impl_->Resolve(request);
-  if (!settings.references.empty()) impl_->vision();  // it may not be there
+  if (!settings.references.empty()) impl_->vision_encoder();  // it may not be there
   if (impl_->check_memory) CheckWorkspaceFits(*impl_, request, settings);
 }
 

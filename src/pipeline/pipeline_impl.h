@@ -1,6 +1,7 @@
 // The parts of a loaded model.
 #pragma once
 
+#include <filesystem>
 #include <optional>
 
 #include "core/threads.h"
@@ -24,11 +25,11 @@ struct Pipeline::Impl {
   Settings Resolve(const GenerateRequest& request) const {
     return ResolveSettings(request, defaults, vae.config().z_dim, edit);
   }
-  // Of the text encoder, opened when an edit first needs it. Throws Error kBadInput if there is none.
-  const VisionEncoder& vision() const;
-  void ReleaseEncoders() const;  // the pages of both
+  // Opened when first asked for: only edits need it. Throws Error kBadInput if the model has none.
+  const VisionEncoder& vision_encoder() const;
+  // Of the text encoder and the vision encoder, which work in the same stage.
+  void ReleaseEncoderPages() const;
 
-  ModelParts parts;
   bool check_memory;
   Precision precision;
   ModelDefaults own_defaults;  // of the model's folder
@@ -39,10 +40,11 @@ struct Pipeline::Impl {
   Vae vae;
   EditModel edit;
   Defaults defaults;
+  std::filesystem::path vision_encoder_path;
   VisionProcessorConfig vision_processor;
   mutable ThreadPool pool;
   mutable PromptCache prompts;
-  mutable std::optional<VisionEncoder> vision_encoder;
+  mutable std::optional<VisionEncoder> opened_vision_encoder;
   // Computed when first asked for: with resuming or a cache of prompts on disk.
   mutable std::string text_encoder_identity, vision_encoder_identity, transformer_identity;
 };

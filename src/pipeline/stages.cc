@@ -89,7 +89,7 @@ Tensor EncodeIds(const Pipeline::Impl& model, const Run& run, const EncodedPromp
   Tensor hidden_states;
   if (pictures.any()) {
     const PromptImages images{pictures.Embeds(model, run), pictures.grids(), prompt.image_token,
-                              model.vision().config().spatial_merge_size};
+                              model.vision_encoder().config().spatial_merge_size};
     if (run.tap) {
       const std::vector<int64_t> position_ids = GetRopeIndex(prompt.ids, &images);
       run.tap(negative ? "negative_position_ids" : "position_ids", position_ids.data(),

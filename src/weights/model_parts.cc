@@ -189,10 +189,12 @@ ModelParts LocateModelParts(const ModelFiles& files) {
   ModelParts parts{.transformer = files.transformer,
                    .text_encoder = files.text_encoder,
                    .vae = files.vae,
+                   .vision_encoder = files.vision_encoder,
                    .tokenizer = files.tokenizer};
   CheckNamedFile(files.transformer, Component::kTransformer);
   CheckNamedFile(files.text_encoder, Component::kTextEncoder);
   CheckNamedFile(files.vae, Component::kVae);
+  CheckNamedFile(files.vision_encoder, Component::kVisionEncoder);
   parts.root = WithoutSlash(files.model);
   const bool named_parts = !files.transformer.empty() || !files.text_encoder.empty() || !files.vae.empty();
   if (!files.model.empty() || !named_parts) {
@@ -206,7 +208,9 @@ ModelParts LocateModelParts(const ModelFiles& files) {
   FindBeside(parts.text_encoder, parts);
   FindBeside(parts.transformer, parts);
   if (parts.tokenizer.empty() && HasTokenizer(parts.text_encoder)) parts.tokenizer = parts.text_encoder;
-  for (const fs::path& part : {parts.transformer, parts.text_encoder, parts.vae, parts.tokenizer}) {
+  if (parts.vision_encoder.empty()) parts.vision_encoder = parts.text_encoder;
+  for (const fs::path& part :
+       {parts.transformer, parts.text_encoder, parts.vae, parts.vision_encoder, parts.tokenizer}) {
     if (!part.empty() && !Exists(part)) Fail(ErrorKind::kBadInput, "there is no {}", part.string());
   }
   if (parts.root.empty()) parts.root = parts.transformer;

@@ -14,6 +14,7 @@ struct ModelParts {
   std::filesystem::path root;  // the folder; without one the transformer
   std::string pipeline_class;  // "QwenImageEditPlusPipeline", …; empty where no model_index.json tells
   std::filesystem::path transformer, text_encoder, vae;  // a file or a folder
+  std::filesystem::path vision_encoder;                  // the same; the text encoder unless named
   std::filesystem::path tokenizer;                       // a folder, or the text encoder's GGUF file
   std::filesystem::path scheduler;                       // a folder; empty: the official settings
 };

@@ -37,6 +37,7 @@ TEST(ModelParts, OpensTheTinyModel) {
     EXPECT_EQ(folder.transformer, kTiny / "transformer");
     EXPECT_EQ(folder.text_encoder, kTiny / "text_encoder");
     EXPECT_EQ(folder.vae, kTiny / "vae");
+    EXPECT_EQ(folder.vision_encoder, kTiny / "text_encoder");
     EXPECT_EQ(folder.tokenizer, kTiny / "tokenizer");
     EXPECT_EQ(folder.scheduler, kTiny / "scheduler");
   }
