@@ -250,6 +250,13 @@ void RegisterAll() {
   Register("Int8MatMul 1024x12288x3072 4-bit" + on_all, BM_Int8MatMul, 1024, 12288, 3072, 4, all);
   Register("Int8MatMul 1024x3072x12288 8-bit" + on_all, BM_Int8MatMul, 1024, 3072, 12288, 8, all);
   Register("Int8MatMul 57x3584x18944 4-bit" + on_all, BM_Int8MatMul, 57, 3584, 18944, 4, all);
+  for (const int bits : {4, 8}) {  // the layers of the text encoder
+    const std::string of_bits = std::to_string(bits) + "-bit, 1 thread";
+    Register("Int8MatMul 57x3584x512 " + of_bits, BM_Int8MatMul, 57, 3584, 512, bits, 1);
+    Register("Int8MatMul 57x3584x3584 " + of_bits, BM_Int8MatMul, 57, 3584, 3584, bits, 1);
+    Register("Int8MatMul 57x3584x18944 " + of_bits, BM_Int8MatMul, 57, 3584, 18944, bits, 1);
+    Register("Int8MatMul 57x18944x3584 " + of_bits, BM_Int8MatMul, 57, 18944, 3584, bits, 1);
+  }
   Register("Int8MatMul 1x3072x18432 4-bit" + on_all, BM_Int8MatMul, 1, 3072, 18432, 4, all);
   Register("Attention 24x128 1047 tokens, 1 thread", BM_Attention, 24, 128, 1047, 1);
   Register("Attention 24x128 1047 tokens" + on_all, BM_Attention, 24, 128, 1047, all);

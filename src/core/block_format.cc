@@ -34,10 +34,16 @@ float FloatFromI8(int8_t value) { return value; }
 
 constexpr int kI8Group = 64;  // any would do: it has no scales
 
-void UnpackI8(const std::byte* blocks, int64_t count, uint8_t* q, float* scales, float* biases) {
-  for (int64_t i = 0; i < count; ++i) q[i] = static_cast<uint8_t>(blocks[i]) ^ 0x80;
+constexpr uint8_t kI8Flip = 0x80;
+
+void ReadI8Scales(const std::byte*, int64_t count, float* scales, float* biases) {
   std::fill_n(scales, count / kI8Group, 1.0f);
   std::fill_n(biases, count / kI8Group, -128.0f);
+}
+
+void UnpackI8(const std::byte* blocks, int64_t count, uint8_t* q, float* scales, float* biases) {
+  for (int64_t i = 0; i < count; ++i) q[i] = static_cast<uint8_t>(blocks[i]) ^ kI8Flip;
+  ReadI8Scales(blocks, count, scales, biases);
 }
 
 constexpr BlockFormat kPlainFormats[] = {
@@ -47,7 +53,11 @@ constexpr BlockFormat kPlainFormats[] = {
     {"F64", 1, 8, DecodeF64},
     {"F8_E4M3", 1, 1, DecodeBytes<uint8_t, FloatFromE4M3>},
     {"F8_E5M2", 1, 1, DecodeBytes<uint8_t, FloatFromE5M2>},
-    {"I8", 1, 1, DecodeBytes<int8_t, FloatFromI8>, {kI8Group, 8, UnpackI8}},
+    {"I8",
+     1,
+     1,
+     DecodeBytes<int8_t, FloatFromI8>,
+     {kI8Group, 8, UnpackI8, {.bits = 8, .flip = kI8Flip}, ReadI8Scales}},
 };
 
 }  // namespace

@@ -7,6 +7,7 @@
 
 #include <array>
 #include <bit>
+#include <cstddef>
 #include <cstring>
 
 #include "core/dtype.h"
@@ -305,24 +306,50 @@ void DecodeBlocks(const std::byte* blocks, int64_t count, float* to) {
 }
 
 template <typename Block>
-void UnpackBlocks(const std::byte* blocks, int64_t count, uint8_t* q, float* scales, float* biases) {
-  for (int64_t i = 0; i < count; ++i, blocks += sizeof(Block)) {
-    Unpack(ReadBlock<Block>(blocks), q, scales, biases);
-    for (int group = 0; Block::kOffset > 0 && group < kGroups<Block>; ++group) {
-      biases[group] = -static_cast<float>(Block::kOffset) * scales[group];
-    }
-    q += Block::kValues;
-    scales += kGroups<Block>;
-    biases += kGroups<Block>;
+void UnpackBlock(const std::byte* from, uint8_t* q, float* scales, float* biases) {
+  Unpack(ReadBlock<Block>(from), q, scales, biases);
+  for (int group = 0; Block::kOffset > 0 && group < kGroups<Block>; ++group) {
+    biases[group] = -static_cast<float>(Block::kOffset) * scales[group];
   }
 }
+
+template <typename Block>
+void UnpackBlocks(const std::byte* blocks, int64_t count, uint8_t* q, float* scales, float* biases) {
+  for (int64_t i = 0; i < count; ++i) {
+    UnpackBlock<Block>(blocks + i * static_cast<int64_t>(sizeof(Block)), q + i * Block::kValues,
+                       scales + i * kGroups<Block>, biases + i * kGroups<Block>);
+  }
+}
+
+template <typename Block>
+void ReadScales(const std::byte* blocks, int64_t count, float* scales, float* biases) {
+  for (int64_t i = 0; i < count; ++i) {
+    uint8_t q[Block::kValues];  // that nobody reads, so the compiler leaves it out
+    UnpackBlock<Block>(blocks + i * static_cast<int64_t>(sizeof(Block)), q, scales + i * kGroups<Block>,
+                       biases + i * kGroups<Block>);
+  }
+}
+
+template <typename Block>
+constexpr PackedIntegers kPacked = {};
+template <>
+constexpr PackedIntegers kPacked<Q8_0> = {.bits = 8, .offset = offsetof(Q8_0, q), .flip = 0x80};
+template <>
+constexpr PackedIntegers kPacked<Q4_0> = {.bits = 4, .offset = offsetof(Q4_0, q), .apart = 16};
+template <>
+constexpr PackedIntegers kPacked<Q4_1> = {.bits = 4, .offset = offsetof(Q4_1, q), .apart = 16};
+template <>
+constexpr PackedIntegers kPacked<Q4K> = {.bits = 4, .offset = offsetof(Q4K, q), .apart = 32};
 
 // A size that is not the file format's would be padding of the struct.
 template <typename Block, size_t bytes>
 constexpr BlockFormat Format(std::string_view name) {
   static_assert(sizeof(Block) == bytes);
-  return {
-      name, Block::kValues, bytes, DecodeBlocks<Block>, {Block::kGroup, Block::kBits, UnpackBlocks<Block>}};
+  return {name,
+          Block::kValues,
+          bytes,
+          DecodeBlocks<Block>,
+          {Block::kGroup, Block::kBits, UnpackBlocks<Block>, kPacked<Block>, ReadScales<Block>}};
 }
 
 constexpr BlockFormat kFormats[] = {

@@ -80,20 +80,5 @@ void Conv2d(const float* x, const Conv2dShape& shape, const float* weight, const
   });
 }
 
-void UpsampleNearest2x(const float* x, int64_t height, int64_t width, int64_t channels, float* y,
-                       ThreadPool& pool) {
-  const int64_t out_line = 2 * width * channels;
-  const auto lines = [&](int64_t begin, int64_t end) {
-    for (int64_t i = begin; i < end; ++i) {
-      const float* from = x + i * width * channels;
-      float* to = y + 2 * i * out_line;
-      for (int64_t j = 0; j < 2 * width; ++j)
-        std::copy_n(from + j / 2 * channels, channels, to + j * channels);
-      std::copy_n(to, out_line, to + out_line);
-    }
-  };
-  ForPieces(height, 2 * out_line * static_cast<int64_t>(sizeof(float)), pool, lines);
-}
-
 }  // namespace qwen_image
 #endif

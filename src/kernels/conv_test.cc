@@ -80,16 +80,5 @@ TEST(Conv2d, NotANumberReachesItsNeighboursOnly) {
   });
 }
 
-TEST(UpsampleNearest2x, MatchesReference) {
-  const int64_t sizes[][3] = {{1, 1, 1}, {3, 5, 7}, {40, 33, 24}};
-  for (const auto& s : sizes) {
-    const std::vector<float> x = Random(s[0] * s[1] * s[2], 4);
-    std::vector<float> got(4 * x.size()), want(4 * x.size());
-    UpsampleNearest2x(x.data(), s[0], s[1], s[2], got.data(), FourThreads());
-    reference::UpsampleNearest2x(x.data(), s[0], s[1], s[2], want.data());
-    ExpectSame(got, want);
-  }
-}
-
 }  // namespace
 }  // namespace qwen_image

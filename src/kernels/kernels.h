@@ -74,7 +74,7 @@ struct Conv3x3Shape {
   int64_t out_channels = 0;
   int64_t height = 0;  // of the input
   int64_t width = 0;
-  bool upsample = false;  // first every pixel becomes 2 × 2 equal ones (UpsampleNearest2x)
+  bool upsample = false;  // first every pixel becomes 2 × 2 equal ones (torch's nearest-exact)
   int64_t out_height() const { return upsample ? 2 * height : height; }
   int64_t out_width() const { return upsample ? 2 * width : width; }
 };
@@ -111,10 +111,6 @@ struct Conv3x3Output {
 // it is computed from, where the picture has them. y may not overlap x.
 void Conv3x3(const Conv3x3Shape& shape, const Conv3x3Filter& filter, const Conv3x3Input& input,
              const Conv3x3Output& output, ThreadPool& pool);
-
-// Every pixel becomes 2 × 2 equal ones (torch's nearest-exact with factor 2).
-void UpsampleNearest2x(const float* x /*[height, width, channels]*/, int64_t height, int64_t width,
-                       int64_t channels, float* y /*[2·height, 2·width, channels]*/, ThreadPool& pool);
 
 // Row-wise normalisations; y may be x.
 // (x − mean) / √(variance + eps)

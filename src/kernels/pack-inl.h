@@ -62,9 +62,9 @@ HWY_INLINE hn::Vec<D> FoursOfRows(D d, const uint8_t* const* rows, int64_t byte)
 
 // Four vectors, of which r[i] holds four elements of each of rows i, i + 4, i + 8, …, become four that hold
 // one element of every row.
-HWY_INLINE void TransposeFours(VF32& r0, VF32& r1, VF32& r2, VF32& r3) {
-  const F32 d;
-  const hn::Repartition<uint64_t, F32> d64;
+template <class D>
+HWY_INLINE void TransposeFours(D d, hn::Vec<D>& r0, hn::Vec<D>& r1, hn::Vec<D>& r2, hn::Vec<D>& r3) {
+  const hn::Repartition<uint64_t, D> d64;
   const auto low01 = hn::BitCast(d64, hn::InterleaveLower(d, r0, r1));
   const auto low23 = hn::BitCast(d64, hn::InterleaveLower(d, r2, r3));
   const auto high01 = hn::BitCast(d64, hn::InterleaveUpper(d, r0, r1));
@@ -85,7 +85,7 @@ HWY_INLINE void PackFours(const uint8_t* const* rows, int64_t k, float* HWY_REST
   VF32 r1 = Load::Convert(d, FoursOfRows(draw, rows + 1, byte));
   VF32 r2 = Load::Convert(d, FoursOfRows(draw, rows + 2, byte));
   VF32 r3 = Load::Convert(d, FoursOfRows(draw, rows + 3, byte));
-  TransposeFours(r0, r1, r2, r3);
+  TransposeFours(d, r0, r1, r2, r3);
   hn::StoreU(r0, d, panel);
   hn::StoreU(r1, d, panel + kTileCols);
   hn::StoreU(r2, d, panel + 2 * kTileCols);
@@ -108,7 +108,7 @@ HWY_INLINE void PackEightsOfBF16(const uint8_t* const* rows, int64_t k, float* H
   VF32 r1 = FoursOfRows(d, rows + 1, 2 * k);
   VF32 r2 = FoursOfRows(d, rows + 2, 2 * k);
   VF32 r3 = FoursOfRows(d, rows + 3, 2 * k);
-  TransposeFours(r0, r1, r2, r3);
+  TransposeFours(d, r0, r1, r2, r3);
   StorePairsOfBF16(r0, panel);
   StorePairsOfBF16(r1, panel + 2 * kTileCols);
   StorePairsOfBF16(r2, panel + 4 * kTileCols);

@@ -17,6 +17,17 @@ double Dot(const float* a, const float* b, int64_t count) {
 
 double SiluOf(double x) { return x < -700 ? x * 0.0 : x / (1 + std::exp(-x)); }
 
+// torch's nearest-exact with factor 2
+void UpsampleNearest2x(const float* x, int64_t height, int64_t width, int64_t channels, float* y) {
+  for (int64_t i = 0; i < 2 * height; ++i) {
+    for (int64_t j = 0; j < 2 * width; ++j) {
+      for (int64_t c = 0; c < channels; ++c) {
+        y[(i * 2 * width + j) * channels + c] = x[(i / 2 * width + j / 2) * channels + c];
+      }
+    }
+  }
+}
+
 }  // namespace
 
 void MatMul(const float* x, int64_t rows, const WeightMatrix& w, const float* bias, float* y) {
@@ -68,16 +79,6 @@ void Conv2d(const float* x, const Conv2dShape& s, const float* weight, const flo
         }
       }
       y[i * s.out_channels + o] = static_cast<float>(sum);
-    }
-  }
-}
-
-void UpsampleNearest2x(const float* x, int64_t height, int64_t width, int64_t channels, float* y) {
-  for (int64_t i = 0; i < 2 * height; ++i) {
-    for (int64_t j = 0; j < 2 * width; ++j) {
-      for (int64_t c = 0; c < channels; ++c) {
-        y[(i * 2 * width + j) * channels + c] = x[(i / 2 * width + j / 2) * channels + c];
-      }
     }
   }
 }

@@ -13,7 +13,6 @@ void Conv2d(const float* x, const Conv2dShape& shape, const float* weight, const
 // The whole picture, y may be the residual.
 void Conv3x3(const Conv3x3Shape& shape, const WeightMatrix& weight, const Conv3x3Input& input,
              const float* bias, const float* residual, float* y);
-void UpsampleNearest2x(const float* x, int64_t height, int64_t width, int64_t channels, float* y);
 
 void LayerNorm(const float* x, int64_t rows, int64_t cols, float eps, float* y);
 void RmsNorm(const float* x, int64_t rows, int64_t cols, const float* weight, float eps, float* y);

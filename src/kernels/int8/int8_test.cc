@@ -2,6 +2,7 @@
 #include <limits>
 
 #include "core/ggml_blocks.h"
+#include "kernels/int8/int8_testing.h"
 #include "kernels/int8/matmul.h"
 #include "kernels/int8/weights.h"
 #include "kernels/kernels.h"
@@ -21,51 +22,6 @@ void ForEachKernel(const Body& body) {
     body();
   }
   ChooseInt8KernelForTest(nullptr);
-}
-
-std::vector<std::byte> RandomBytes(size_t count, uint32_t seed) {
-  std::mt19937 engine(seed);
-  std::vector<std::byte> bytes(count);
-  for (std::byte& b : bytes) b = static_cast<std::byte>(engine());
-  return bytes;
-}
-
-// A matrix of random integers. Their bytes, scales and biases start at odd addresses, as in files.
-struct Weights {
-  std::vector<std::byte> packed, scales, biases;
-  WeightMatrix matrix;
-};
-
-Weights MlxWeights(int64_t rows, int64_t cols, int bits, int group) {
-  Weights w;
-  const auto groups = static_cast<size_t>(rows * cols / group);
-  w.packed = RandomBytes(static_cast<size_t>(rows * cols * bits / 8) + 1, 3);
-  const std::vector<float> scales = Random(static_cast<int64_t>(groups), 4, 0.01f);
-  const std::vector<float> biases = Random(static_cast<int64_t>(groups), 5, 0.05f);
-  w.scales.resize(groups * 4 + 1);
-  w.biases.resize(groups * 4 + 1);
-  std::memcpy(w.scales.data() + 1, scales.data(), groups * 4);
-  std::memcpy(w.biases.data() + 1, biases.data(), groups * 4);
-  auto coding = std::make_shared<WeightCoding>();
-  coding->groups = {.bits = bits,
-                    .group_size = group,
-                    .packed = w.packed.data() + 1,
-                    .scales = w.scales.data() + 1,
-                    .biases = w.biases.data() + 1};
-  w.matrix = {nullptr, DType::kF32, rows, cols, coding};
-  return w;
-}
-
-// Blocks of bytes that give scales between 0.01 and 0.5 wherever a scale in F16 stands.
-Weights BlockWeights(int64_t rows, int64_t cols, const BlockFormat& format, std::vector<float> scales = {}) {
-  Weights w;
-  w.packed = RandomBytes(static_cast<size_t>(rows * cols / format.values * format.bytes) + 1, 3);
-  for (std::byte& b : w.packed) b = (b & std::byte{0x1f}) | std::byte{0x20};
-  auto coding = std::make_shared<WeightCoding>();
-  coding->blocks = &format;
-  coding->scales = std::move(scales);
-  w.matrix = {w.packed.data() + 1, DType::kF32, rows, cols, coding};
-  return w;
 }
 
 std::vector<float> Decoded(const WeightMatrix& w) {

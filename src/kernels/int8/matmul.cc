@@ -110,10 +110,25 @@ std::vector<Task> CutIntoTasks(std::span<const Int8Product> products, int thread
   return tasks;
 }
 
+// Brings packed weights into the cache while others are multiplied: some rows after every tile, since memory
+// takes only so many requests at once.
+struct StripFetch {
+  const WeightMatrix* w = nullptr;
+  int64_t row = 0, end = 0;  // of w
+  int64_t first = 0, depth = 0;
+
+  void Rows(int64_t count) {
+    for (const int64_t stop = std::min(end, row + count); row < stop; ++row)
+      PrefetchInt8Row(*w, row, first, depth);
+  }
+};
+
 class TaskRun {
  public:
-  explicit TaskRun(const Task& task)
+  // `next`, which may be null, is the task that this thread will most likely run after this one.
+  TaskRun(const Task& task, const Task* next)
       : task_(task),
+        next_(next),
         product_(*task.product),
         x_(*product_.x),
         w_(*product_.w),
@@ -130,17 +145,17 @@ class TaskRun {
     first_fine_tile_ = first_fine / x_.tile_rows();
     fine_tiles_ = end_fine > first_fine ? CeilDiv(end_fine, x_.tile_rows()) - first_fine_tile_ : 0;
     const int64_t kept_tiles = one_block() ? 1 : kStripPanels * task.tiles;
-    float* next = ThreadScratch(kStripPanels * panel_floats + panel_bytes_ / 4 +
+    float* free = ThreadScratch(kStripPanels * panel_floats + panel_bytes_ / 4 +
                                 (kept_tiles + kStripPanels * fine_tiles_) * tile_floats_);
     for (Int8PanelBuffer& panel : panels_) {
-      panel = {reinterpret_cast<uint8_t*>(next), next + q_floats, next + q_floats + scale_floats,
+      panel = {reinterpret_cast<uint8_t*>(free), free + q_floats, free + q_floats + scale_floats,
                panel_bytes_};
-      next += panel_floats;
+      free += panel_floats;
     }
-    unpacked_ = reinterpret_cast<uint8_t*>(next);
-    next += panel_bytes_ / 4;
-    fine_sums_ = next;
-    sums_ = next + kStripPanels * fine_tiles_ * tile_floats_;
+    unpacked_ = reinterpret_cast<uint8_t*>(free);
+    free += panel_bytes_ / 4;
+    fine_sums_ = free;
+    sums_ = free + kStripPanels * fine_tiles_ * tile_floats_;
   }
 
   void Run() {
@@ -156,11 +171,26 @@ class TaskRun {
       UnpackInt8Panel(w_, task_.col + p * kInt8PanelCols, PanelCols(p), first, depth, kernel_, unpacked_,
                       panels_[p]);
     }
+    FetchNext(first + block_);
     for (int64_t t = 0; t < fine_tiles_; ++t) {
       for (int64_t p = 0; p < panels; ++p) MultiplyFineTile(t, p, first, depth);
     }
     for (int64_t t = 0; t < task_.tiles; ++t) {
-      for (int64_t p = 0; p < panels; ++p) MultiplyTile(t, p, first, depth);
+      for (int64_t p = 0; p < panels; ++p) {
+        fetch_.Rows(CeilDiv(kStripCols, task_.tiles * panels));
+        MultiplyTile(t, p, first, depth);
+      }
+    }
+  }
+
+  // What this thread will most likely unpack next.
+  void FetchNext(int64_t first) {
+    if (first < w_.cols) {
+      fetch_ = {&w_, task_.col, task_.col + task_.cols, first, std::min(block_, w_.cols - first)};
+    } else if (next_) {
+      const WeightMatrix& w = *next_->product->w;
+      const int64_t block = DepthBlock(w, Int8PlanesOf(w, kernel_));
+      fetch_ = {&w, next_->col, next_->col + next_->cols, 0, std::min(block, w.cols)};
     }
   }
 
@@ -203,6 +233,7 @@ class TaskRun {
   }
 
   const Task& task_;
+  const Task* const next_;
   const Int8Product& product_;
   const Int8Activations& x_;
   const WeightMatrix& w_;
@@ -212,6 +243,7 @@ class TaskRun {
   int64_t panel_bytes_;
   int64_t tile_floats_;
   int64_t first_fine_tile_, fine_tiles_;
+  StripFetch fetch_;
   Int8PanelBuffer panels_[kStripPanels];
   uint8_t* unpacked_;  // rows of one panel
   float* fine_sums_;   // [fine_tiles_][kStripPanels][tile_rows][kInt8PanelCols]
@@ -226,8 +258,10 @@ void Int8MatMul(std::span<const Int8Product> products, ThreadPool& pool) {
   for (const Int8Product& product : products) {
     multiplications += product.x->rows() * product.w->rows * product.w->cols;
   }
-  ForTasks(static_cast<int64_t>(tasks.size()), multiplications, pool,
-           [&](int64_t i) { TaskRun(tasks[static_cast<size_t>(i)]).Run(); });
+  ForTasks(static_cast<int64_t>(tasks.size()), multiplications, pool, [&](int64_t i) {
+    const auto next = static_cast<size_t>(i + pool.size());
+    TaskRun(tasks[static_cast<size_t>(i)], next < tasks.size() ? &tasks[next] : nullptr).Run();
+  });
 }
 
 }  // namespace qwen_image

@@ -1,7 +1,8 @@
 #include "kernels/int8/weights.h"
 
 #include <algorithm>
-#include <cstring>
+
+#include "kernels/int8/interleave.h"
 
 namespace qwen_image {
 namespace {
@@ -12,74 +13,59 @@ int BitsOf(const WeightCoding& coding) {
   return coding.blocks ? coding.blocks->integers.bits : coding.groups.bits;
 }
 
-// The integers of a row, and its scales and biases in groups of `group`.
-void UnpackRow(const WeightMatrix& w, int64_t row, int64_t first, int64_t depth, int group, uint8_t* q,
-               float* scales, float* biases) {
+PackedIntegers PackedOf(const WeightCoding& coding) {
+  if (coding.blocks) return coding.blocks->integers.packed;
+  const int bits = coding.groups.bits;
+  return bits == 4 || bits == 8 ? PackedIntegers{.bits = bits} : PackedIntegers{};
+}
+
+int64_t UnitBytes(const WeightCoding& coding) {
+  return coding.blocks ? coding.blocks->bytes : static_cast<int64_t>(coding.groups.group_bytes());
+}
+
+const std::byte* UnitsOf(const WeightMatrix& w, int64_t first_unit) {
+  const auto* units = w.coding->blocks ? static_cast<const std::byte*>(w.data) : w.coding->groups.packed;
+  return units + first_unit * UnitBytes(*w.coding);
+}
+
+// The part of a row that a panel takes, in units of its coding.
+struct RowPart {
+  int64_t row, begin, count;
+};
+
+RowPart PartOf(const WeightMatrix& w, int64_t row, int64_t first, int64_t depth) {
+  const int64_t unit = w.coding->unit();
+  return {row, (row * w.cols + first) / unit, depth / unit};
+}
+
+// The scales and biases in groups of `group`; and the integers, unless q is null.
+void UnpackPart(const WeightMatrix& w, const RowPart& part, int group, uint8_t* q, float* scales,
+                float* biases) {
   const WeightCoding& coding = *w.coding;
-  const int64_t begin = (row * w.cols + first) / coding.unit(), count = depth / coding.unit();
+  const int64_t groups = part.count * coding.unit() / group;
   if (!coding.blocks) {
-    coding.groups.Unpack(begin, count, q);
-    coding.groups.ReadScales(begin, count, scales, biases);
+    if (q) coding.groups.Unpack(part.begin, part.count, q);
+    coding.groups.ReadScales(part.begin, part.count, scales, biases);
     const int copies = coding.groups.group_size / group;  // a group of 128 is two of 64
-    for (int64_t i = count * copies - 1; i > 0 && copies > 1; --i) {
+    for (int64_t i = groups - 1; i > 0 && copies > 1; --i) {
       scales[i] = scales[i / copies];
       biases[i] = biases[i / copies];
     }
     return;
   }
-  const auto* data = static_cast<const std::byte*>(w.data) + begin * coding.blocks->bytes;
-  coding.blocks->integers.unpack(data, count, q, scales, biases);
+  const std::byte* const blocks = UnitsOf(w, part.begin);
+  const IntegerBlocks& integers = coding.blocks->integers;
+  if (q) {
+    integers.unpack(blocks, part.count, q, scales, biases);
+  } else {
+    integers.read_scales(blocks, part.count, scales, biases);
+  }
   if (coding.scales.empty()) return;
-  const float scale = coding.scales[coding.scales.size() == 1 ? 0 : static_cast<size_t>(row)];
-  for (int64_t i = 0; i < depth / group; ++i) {
+  const float scale = coding.scales[coding.scales.size() == 1 ? 0 : static_cast<size_t>(part.row)];
+  for (int64_t i = 0; i < groups; ++i) {
     scales[i] *= scale;
     biases[i] *= scale;
   }
-}
-
-// Four values of depth, as one number.
-using Four = uint32_t;
-typedef Four Fours __attribute__((vector_size(16)));  // of consecutive depth in a row, or of four rows
-
-Fours LoadFours(const uint8_t* from) {
-  Fours v;
-  std::memcpy(&v, from, sizeof(v));
-  return v;
-}
-
-// [kInt8PanelCols][depth] → [depth / 4][kInt8PanelCols][4]: a transposition of fours, 4 × 4 at a time.
-void Interleave(const uint8_t* rows, int64_t depth, uint8_t* to) {
-  for (int64_t k = 0; k < depth; k += 16) {
-    for (int c = 0; c < kInt8PanelCols; c += 4) {
-      const uint8_t* const from = rows + c * depth + k;
-      const Fours r0 = LoadFours(from), r1 = LoadFours(from + depth), r2 = LoadFours(from + 2 * depth),
-                  r3 = LoadFours(from + 3 * depth);
-      const Fours low01 = __builtin_shufflevector(r0, r1, 0, 4, 1, 5);
-      const Fours low23 = __builtin_shufflevector(r2, r3, 0, 4, 1, 5);
-      const Fours high01 = __builtin_shufflevector(r0, r1, 2, 6, 3, 7);
-      const Fours high23 = __builtin_shufflevector(r2, r3, 2, 6, 3, 7);
-      const Fours columns[4] = {__builtin_shufflevector(low01, low23, 0, 1, 4, 5),
-                                __builtin_shufflevector(low01, low23, 2, 3, 6, 7),
-                                __builtin_shufflevector(high01, high23, 0, 1, 4, 5),
-                                __builtin_shufflevector(high01, high23, 2, 3, 6, 7)};
-      for (int i = 0; i < 4; ++i) {
-        std::memcpy(to + (k + 4 * i) * kInt8PanelCols + 4 * c, &columns[i], sizeof(Fours));
-      }
-    }
-  }
-}
-
-void SplitNibbles(uint8_t* low, uint8_t* high, int64_t count) {
-  for (int64_t i = 0; i < count; ++i) {
-    high[i] = low[i] >> 4;
-    low[i] &= 15;
-  }
-}
-
-// q − 128 as signed numbers; the biases make up for it.
-void MakeSigned(uint8_t* q, int64_t count, const float* scales, float* biases, int64_t groups) {
-  for (int64_t i = 0; i < count; ++i) q[i] ^= 0x80;
-  for (int64_t i = 0; i < groups; ++i) biases[i] += 128.0f * scales[i];
 }
 
 }  // namespace
@@ -99,27 +85,50 @@ int64_t Int8DepthUnit(const WeightMatrix& w) { return std::max<int64_t>(w.coding
 
 void UnpackInt8Panel(const WeightMatrix& w, int64_t row, int64_t cols, int64_t first, int64_t depth,
                      const Int8Kernel& kernel, uint8_t* scratch, const Int8PanelBuffer& to) {
+  const WeightCoding& coding = *w.coding;
+  const PackedIntegers packed = PackedOf(coding);
   const int group = Int8GroupOf(w);
   const int64_t groups = depth / group;
-  float scales[kInt8MaxDepth / kMinGroup], biases[kInt8MaxDepth / kMinGroup];
-  for (int64_t c = 0; c < kInt8PanelCols; ++c) {
-    uint8_t* const q = scratch + c * depth;
-    if (c < cols) {
-      UnpackRow(w, row + c, first, depth, group, q, scales, biases);
-    } else {
-      std::copy_n(q - depth, depth, q);
-    }
-    for (int64_t g = 0; g < groups; ++g) {
-      to.scales[g * kInt8PanelCols + c] = scales[g];
-      to.biases[g * kInt8PanelCols + c] = biases[g];
-    }
+  constexpr int64_t kMostGroups = kInt8MaxDepth / kMinGroup;
+  float scales[kInt8PanelCols * kMostGroups], biases[kInt8PanelCols * kMostGroups];
+  PackedRows rows = {.rows = {}, .block_depth = depth, .block_bytes = 0};
+  if (packed.bits > 0 &&
+      packed.bits * coding.unit() < 8 * UnitBytes(coding)) {  // there are gaps between them
+    rows.block_depth = coding.unit();
+    rows.block_bytes = UnitBytes(coding);
   }
-  Interleave(scratch, depth, to.q);
-  const int64_t count = depth * kInt8PanelCols;
-  if (Int8PlanesOf(w, kernel) == 2) SplitNibbles(to.q, to.q + to.plane_bytes, count);
-  if (kernel.weights == Int8Weights::kSigned && BitsOf(*w.coding) == 8) {
-    MakeSigned(to.q, count, to.scales, to.biases, groups * kInt8PanelCols);
+  for (int c = 0; c < kInt8PanelCols; ++c) {
+    const RowPart part = PartOf(w, row + std::min<int64_t>(c, cols - 1), first, depth);
+    uint8_t* const q = packed.bits > 0 ? nullptr : scratch + c * depth;
+    UnpackPart(w, part, group, q, scales + c * groups, biases + c * groups);
+    rows.rows[c] = q ? q : reinterpret_cast<const uint8_t*>(UnitsOf(w, part.begin)) + packed.offset;
   }
+  TransposeFloats(scales, groups, groups, to.scales);
+  TransposeFloats(biases, groups, groups, to.biases);
+  if (packed.bits == 4) return InterleaveNibbles(rows, depth, packed.apart, to.q);
+  const bool shifted = kernel.weights == Int8Weights::kSigned && BitsOf(coding) == 8;
+  const auto flip = static_cast<uint8_t>(packed.flip ^ (shifted ? 0x80 : 0));
+  InterleaveBytes(rows, depth, flip, to.q, Int8PlanesOf(w, kernel) == 2 ? to.q + to.plane_bytes : nullptr);
+  // q − 128 as signed numbers; the biases make up for it.
+  for (int64_t i = 0; shifted && i < groups * kInt8PanelCols; ++i) to.biases[i] += 128.0f * to.scales[i];
+}
+
+void PrefetchInt8Row(const WeightMatrix& w, int64_t row, int64_t first, int64_t depth) {
+  const WeightCoding& coding = *w.coding;
+  const RowPart part = PartOf(w, row, first, depth);
+  const auto fetch = [&](const std::byte* from, int64_t bytes) {
+    constexpr int64_t kLine = 64;
+    constexpr int kRead = 0, kSecondLevel = 2;
+    for (int64_t i = 0; i < bytes; i += kLine) __builtin_prefetch(from + i, kRead, kSecondLevel);
+    __builtin_prefetch(from + bytes - 1, kRead, kSecondLevel);  // where lines begin is not known
+  };
+  fetch(UnitsOf(w, part.begin), part.count * UnitBytes(coding));
+  if (coding.blocks) return;
+  const MlxGroups& groups = coding.groups;
+  const auto scale_bytes = static_cast<int64_t>(SizeOf(groups.scales_dtype)),
+             bias_bytes = static_cast<int64_t>(SizeOf(groups.biases_dtype));
+  fetch(groups.scales + part.begin * scale_bytes, part.count * scale_bytes);
+  fetch(groups.biases + part.begin * bias_bytes, part.count * bias_bytes);
 }
 
 }  // namespace qwen_image

@@ -35,4 +35,7 @@ void UnpackInt8Panel(const WeightMatrix& w, int64_t row, int64_t cols, int64_t f
                      const Int8Kernel& kernel, uint8_t* scratch /*[kInt8PanelCols, depth]*/,
                      const Int8PanelBuffer& to);
 
+// Asks for the bytes of a row that will be unpacked soon, so that they are in the cache by then.
+void PrefetchInt8Row(const WeightMatrix& w, int64_t row, int64_t first, int64_t depth);
+
 }  // namespace qwen_image
