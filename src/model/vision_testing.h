@@ -60,7 +60,7 @@ inline Tensor GoldenPixels(const std::vector<ImageGrid>& grids, int64_t patch_va
   for (const ImageGrid& grid : grids) patches += grid.patches();
   Tensor pixels({patches, patch_values});
   for (int64_t i = 0; i < pixels.size(); ++i)
-    pixels[i] = static_cast<float>((i * 7919 + seed * 104729) % 2003) / 1000.0f - 1.0f;
+    pixels[i] = (static_cast<float>((i * 7919 + seed * 104729) % 2003) / 1000.0f - 1.0f) / 64.0f;
   return pixels;
 }
 

@@ -2,6 +2,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <random>
+
 #include "files/gguf_testing.h"
 #include "model/vision_testing.h"
 #include "weights/recognize.h"
@@ -60,9 +62,9 @@ class Mmproj {
   void Text(std::string_view key, std::string_view text) {
     file_.Value(key, GgufType::kString, GgufString(text));
   }
-  void Add(const std::string& name, const Shape& shape, std::string_view bytes) {
-    constexpr uint32_t kF16 = 1;
-    file_.Tensor(name, std::vector<uint64_t>(shape.rbegin(), shape.rend()), kF16, file_.data.size());
+  static constexpr uint32_t kF32 = 0, kF16 = 1, kQ8 = 8;  // ggml's numbers
+  void Add(const std::string& name, const Shape& shape, std::string_view bytes, uint32_t type = kF16) {
+    file_.Tensor(name, std::vector<uint64_t>(shape.rbegin(), shape.rend()), type, file_.data.size());
     file_.Data(bytes);
     file_.data.resize((file_.data.size() + 31) / 32 * 32, '\0');
   }
@@ -128,6 +130,56 @@ TEST(VisionWeights, ComeFromMmprojFiles) {
   const VisionCase c = FindVisionCase("nested", "three");
   const Tensor got = EncodeVision(mmproj, c), want = EncodeVision(official, c);
   EXPECT_TRUE(SameBits(got.data(), want.data(), want.size()));
+}
+
+// A tower of random weights that Q8_0 holds without loss: the same once with its matrices as Q8_0, and once
+// all in float32.
+std::string WideMmproj(bool quantized) {
+  constexpr float kScale = 0.001953125f;  // 2^-9, and as float16:
+  constexpr uint64_t kHalfScale = 0x1800;
+  std::mt19937 random(7);
+  Mmproj file;
+  const auto add = [&](const std::string& name, const Shape& shape) {
+    std::string blocks, floats;
+    for (int64_t i = 0; i < ElementCount(shape); ++i) {
+      const int q = static_cast<int>(random() % 255) - 127;
+      const float value = kScale * static_cast<float>(q);
+      if (i % 32 == 0) blocks += LittleEndian(kHalfScale, 2);
+      blocks += static_cast<char>(q);
+      floats.append(reinterpret_cast<const char*>(&value), sizeof(value));
+    }
+    const bool blocked = quantized && shape.size() == 2;
+    file.Add(name, shape, blocked ? blocks : floats, blocked ? Mmproj::kQ8 : Mmproj::kF32);
+  };
+  const auto linear = [&](const std::string& name, int64_t out, int64_t in) {
+    add(name + ".weight", {out, in});
+    add(name + ".bias", {out});
+  };
+  for (const char* half : {"v.patch_embd.weight", "v.patch_embd.weight.1"}) add(half, {32, 3, 4, 4});
+  for (const std::string block : {"v.blk.0.", "v.blk.1."}) {
+    for (const char* norm : {"ln1.weight", "ln2.weight"}) add(block + norm, {32});
+    for (const char* part : {"attn_q", "attn_k", "attn_v", "attn_out"}) linear(block + part, 32, 32);
+    for (const char* part : {"ffn_gate", "ffn_up"}) linear(block + part, 64, 32);
+    linear(block + "ffn_down", 32, 64);
+  }
+  add("v.post_ln.weight", {32});
+  linear("mm.0", 128, 128);
+  linear("mm.2", 16, 128);
+  return file.Bytes();
+}
+
+TEST(VisionWeights, MayBeQuantized) {
+  const TempFolder folder;
+  const fs::path plain = folder.Write("f32.gguf", WideMmproj(false)),
+                 q8 = folder.Write("q8.gguf", WideMmproj(true));
+  const VisionCase c = FindVisionCase("nested", "two");
+  const Tensor want = EncodeVision(LoadVisionEncoder(plain), c), got = EncodeVision(LoadVisionEncoder(q8), c);
+  EXPECT_TRUE(SameBits(got.data(), want.data(), want.size()));
+  const VisionEncoder fast(WeightStore(q8, Component::kVisionEncoder), Precision::kFast);
+  const Tensor close = EncodeVision(fast, c);
+  const double error = Nmse(close.data(), want.data(), want.size());
+  EXPECT_GT(error, 0);  // in 8 bits
+  EXPECT_LT(error, 1e-3);
 }
 
 TEST(VisionWeights, OfAnotherMmprojAreRefused) {
