@@ -83,8 +83,9 @@ TEST(Docs, EveryCommandWorks) {
   Prepare(folder.path());
 
   int run = 0;
-  for (const char* document : {"README.md", "docs/convert.md", "docs/debugging.md", "docs/inspect.md",
-                               "docs/lora.md", "docs/performance.md", "docs/architecture.md"}) {
+  for (const char* document :
+       {"README.md", "docs/convert.md", "docs/debugging.md", "docs/edit.md", "docs/inspect.md",
+        "docs/lora.md", "docs/performance.md", "docs/architecture.md"}) {
     for (const std::string& command : CommandsIn(source / document)) {
       if (NeedsMore(command)) continue;
       const bool ours = command.starts_with(kProgram);

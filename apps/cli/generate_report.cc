@@ -1,5 +1,6 @@
 #include "generate_report.h"
 
+#include <cmath>
 #include <fstream>
 #include <string>
 
@@ -42,20 +43,29 @@ std::string AlignmentText(const Alignment& a) {
                      a.shift_y, 100 + a.scale_x, 100 + a.scale_y);
 }
 
+// How much wider (+) or narrower (-) things are in the result than in the input, in per cent: sides are
+// rounded.
+double StretchPercent(const Picture& p) {
+  const SourceReport& s = *p.source;
+  return 100 *
+         (static_cast<double>(p.width * s.input_height) / static_cast<double>(p.height * s.input_width) - 1);
+}
+
 void PrintSource(std::FILE* stream, const Picture& p) {
   if (!p.source) return;
   const SourceReport& s = *p.source;
-  Print(stream, "  input {}x{}, worked at {}x{}, result {}x{}; {}\n", s.input_width, s.input_height,
-        s.working_width, s.working_height, p.width, p.height, AlignmentText(s.alignment));
+  const double stretch = StretchPercent(p);
+  Print(stream, "  input {}x{}, worked at {}x{}, result {}x{}{}; {}\n", s.input_width, s.input_height,
+        s.working_width, s.working_height, p.width, p.height,
+        std::abs(stretch) < 0.05 ? "" : fmt::format(" (stretched by {:+.1f} %, see --keep-size)", stretch),
+        AlignmentText(s.alignment));
 }
 
 Json SourceJson(const Picture& p) {
   const SourceReport& s = *p.source;
-  Json json = {{"input_width", s.input_width},
-               {"input_height", s.input_height},
-               {"working_width", s.working_width},
-               {"working_height", s.working_height},
-               {"alignment", nullptr}};
+  Json json = {{"input_width", s.input_width},         {"input_height", s.input_height},
+               {"working_width", s.working_width},     {"working_height", s.working_height},
+               {"stretch_percent", StretchPercent(p)}, {"alignment", nullptr}};
   if (s.alignment.measurable) {
     json["alignment"] = {{"shift_x", s.alignment.shift_x},         {"shift_y", s.alignment.shift_y},
                          {"scale_x_percent", s.alignment.scale_x}, {"scale_y_percent", s.alignment.scale_y},

@@ -1,5 +1,6 @@
 #include "hub/hub_cache.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -8,7 +8,6 @@
 
 #include <cstdint>
 #include <optional>
-#include <vector>
 
 #include "model/image_processor.h"
 
@@ -30,33 +29,7 @@ struct EditInputSizes {
   ImageSize vae;        // for the VAE
 };
 
-struct EditSizes {
-  std::vector<EditInputSizes> inputs;  // in the request's order
-  ImageSize working;                   // what the model draws
-  ImageSize output;                    // what the user gets
-
-  // From the edited (last) input to the picture the model draws, per axis: 1 is no change.
-  double scale_x = 1;
-  double scale_y = 1;
-  // How much wider (positive) or narrower things become in the output than they are in the edited input, in
-  // per cent.
-  double stretch_percent = 0;
-  // The model draws on the grid of the edited input's latents. It tends to zoom or to shift the picture
-  // otherwise.
-  bool same_grid = true;
-
-  const EditInputSizes& edited() const { return inputs.back(); }
-  bool resampled() const { return working != edited().input; }  // some pixels are not the input's own
-};
-
-struct EditSizeRequest {
-  std::vector<ImageSize> inputs;
-  EditAreas areas;
-  std::optional<ImageSize> size;  // instead of the calculated one
-  bool keep_size = false;  // resize what the model drew to the edited input's size, which undoes the stretch
-};
-
-// Throws Error kUsage if there is no input or `size` is too small.
-EditSizes PlanEditSizes(const EditSizeRequest& request);
+// Throws Error kUsage for a picture without pixels, kBadInput for one that is too narrow.
+EditInputSizes SizesOf(ImageSize input, const EditAreas& areas);
 
 }  // namespace qwen_image

@@ -80,58 +80,29 @@ TEST(CalculateDimensions, LeavesSizesNearTheModelsAreaAlone) {
   EXPECT_GT(kept, 50);
 }
 
-TEST(PlanEditSizes, FollowsTheLastOfSeveralInputs) {
-  const EditSizes plan = PlanEditSizes({.inputs = {{1080, 1920}, {4000, 3000}}});
-  ASSERT_EQ(plan.inputs.size(), 2u);
-  EXPECT_EQ(plan.inputs[0].vae, (ImageSize{768, 1376}));
-  EXPECT_EQ(plan.inputs[0].condition, (ImageSize{288, 512}));
-  EXPECT_EQ(plan.inputs[1].vae, (ImageSize{1184, 896}));
-  EXPECT_EQ(plan.inputs[1].condition, (ImageSize{448, 320}));
-  EXPECT_EQ(plan.working, (ImageSize{1184, 896}));
-  EXPECT_EQ(plan.output, plan.working);
-  EXPECT_TRUE(plan.same_grid);
-  EXPECT_TRUE(plan.resampled());
-  EXPECT_DOUBLE_EQ(plan.scale_x, 1184.0 / 4000);
-  EXPECT_DOUBLE_EQ(plan.scale_y, 896.0 / 3000);
-  EXPECT_NEAR(plan.stretch_percent, -0.893, 5e-4);  // (1184 / 896) / (4 / 3) - 1
+TEST(SizesOf, AreThoseOfTheOfficialPipelines) {
+  const EditInputSizes photo = SizesOf({4000, 3000}, {});
+  EXPECT_EQ(photo.input, (ImageSize{4000, 3000}));
+  EXPECT_EQ(photo.vae, (ImageSize{1184, 896}));
+  EXPECT_EQ(photo.condition, (ImageSize{448, 320}));
+  const EditInputSizes portrait = SizesOf({1080, 1920}, {});
+  EXPECT_EQ(portrait.vae, (ImageSize{768, 1376}));
+  EXPECT_EQ(portrait.condition, (ImageSize{288, 512}));
 }
 
-TEST(PlanEditSizes, ShowsTheVisionEncoderTheVaesPictureInQwenImageEdit) {
-  const EditSizes plan = PlanEditSizes({.inputs = {{1920, 1080}}, .areas = {.condition_area = std::nullopt}});
-  EXPECT_EQ(plan.edited().vae, (ImageSize{1376, 768}));
-  EXPECT_EQ(plan.edited().condition, plan.edited().vae);
+TEST(SizesOf, ShowTheVisionEncoderTheVaesPictureInQwenImageEdit) {
+  const EditInputSizes sizes = SizesOf({1920, 1080}, {.condition_area = std::nullopt});
+  EXPECT_EQ(sizes.vae, (ImageSize{1376, 768}));
+  EXPECT_EQ(sizes.condition, sizes.vae);
 }
 
-TEST(PlanEditSizes, TakesTheModelsAreas) {
-  const EditSizes plan =
-      PlanEditSizes({.inputs = {{128, 128}}, .areas = {.vae_area = 128 * 128, .condition_area = 96 * 96}});
-  EXPECT_EQ(plan.edited().vae, (ImageSize{128, 128}));
-  EXPECT_EQ(plan.edited().condition, (ImageSize{96, 96}));
-  EXPECT_FALSE(plan.resampled());
-  EXPECT_EQ(plan.stretch_percent, 0);
+TEST(SizesOf, FollowTheModelsAreas) {
+  const EditInputSizes sizes = SizesOf({128, 128}, {.vae_area = 128 * 128, .condition_area = 96 * 96});
+  EXPECT_EQ(sizes.vae, sizes.input);
+  EXPECT_EQ(sizes.condition, (ImageSize{96, 96}));
 }
 
-TEST(PlanEditSizes, ReturnsTheInputsSizeWhenAsked) {
-  const EditSizes plan = PlanEditSizes({.inputs = {{640, 480}, {1023, 777}}, .keep_size = true});
-  EXPECT_EQ(plan.working, plan.edited().vae);
-  EXPECT_EQ(plan.output, (ImageSize{1023, 777}));
-  EXPECT_EQ(plan.stretch_percent, 0);
-}
-
-TEST(PlanEditSizes, CutsARequestedSizeToWholeTokensAndLeavesTheInputsAlone) {
-  const EditSizes plan = PlanEditSizes({.inputs = {{1024, 1024}}, .size = ImageSize{527, 1000}});
-  EXPECT_EQ(plan.working, (ImageSize{512, 992}));
-  EXPECT_EQ(plan.output, plan.working);
-  EXPECT_EQ(plan.edited().vae, (ImageSize{1024, 1024}));
-  EXPECT_FALSE(plan.same_grid);
-}
-
-TEST(PlanEditSizes, RefusesWhatCannotBe) {
-  EXPECT_THROW(PlanEditSizes({}), Error);
-  EXPECT_THROW(PlanEditSizes({.inputs = {{0, 10}}}), Error);
-  EXPECT_THROW(PlanEditSizes({.inputs = {{64, 64}}, .size = ImageSize{15, 64}}), Error);
-  EXPECT_THROW(PlanEditSizes({.inputs = {{64, 64}}, .size = ImageSize{64, -16}}), Error);
-}
+TEST(SizesOf, RefuseAPictureWithoutPixels) { EXPECT_THROW(SizesOf({0, 10}, {}), Error); }
 
 }  // namespace
 }  // namespace qwen_image

@@ -95,20 +95,18 @@ void ResolveSize(const GenerateRequest& request, const Defaults& defaults, const
   std::optional<ImageSize> original = source;
   if (!request.input_images.empty()) {
     CheckCanEdit(edit, request.input_images.size());
-    EditSizeRequest sizes{.inputs = {}, .areas = edit.areas};
+    EditAreas areas = edit.areas;
     // The official pipeline for masks does as that of Qwen-Image-Edit, whatever the model: its template, and
     // one size for the VAE and the vision encoder.
     if (source || edit.variant.edit == "edit") {
       s.edit_template = EditTemplate::kEdit;
-      sizes.areas.condition_area.reset();
+      areas.condition_area.reset();
     }
     for (const RgbImage& image : request.input_images) {
       original = source.value_or(ImageSize{image.width, image.height});
-      sizes.inputs.push_back(*original);
+      s.references.push_back(SizesOf(*original, areas));
     }
-    const EditSizes plan = PlanEditSizes(sizes);
-    s.references = plan.inputs;
-    size = plan.working;
+    size = s.references.back().vae;  // the last one decides
     const bool other_size = request.width.value_or(size.width) != size.width ||
                             request.height.value_or(size.height) != size.height;
     if (source && other_size)

@@ -43,6 +43,22 @@ ImageSize Enlarged(const RgbImage& image, const Margins& margins) {
   return size;
 }
 
+template <typename Image>
+void CheckPixels(const Image& image, int64_t channels, const char* what) {
+  constexpr int64_t kMaxSide = int64_t{1} << 20;  // so that no product overflows
+  const bool possible =
+      image.width >= 1 && image.height >= 1 && image.width <= kMaxSide && image.height <= kMaxSide;
+  if (!possible || static_cast<int64_t>(image.pixels.size()) != channels * image.width * image.height)
+    Fail(ErrorKind::kUsage, "{} says that it has {}x{} pixels, but holds {} values", what, image.width,
+         image.height, image.pixels.size());
+}
+
+void CheckAllPixels(const GenerateRequest& request) {
+  for (const RgbImage& image : request.input_images) CheckPixels(image, 3, "an input image");
+  if (request.init_image) CheckPixels(*request.init_image, 3, "the initial image");
+  if (request.mask) CheckPixels(*request.mask, 1, "the mask");
+}
+
 // The image of a source; null if the request begins with noise alone.
 const RgbImage* SourceImage(const GenerateRequest& request) {
   const bool edits = !request.input_images.empty(), repairs = request.mask || request.outpaint.any();
@@ -102,6 +118,7 @@ GreyImage ExtendMask(const GreyImage& mask, const Margins& margins) {
 }
 
 std::optional<ImageSize> SourceSize(const GenerateRequest& request) {
+  CheckAllPixels(request);
   const RgbImage* image = SourceImage(request);
   if (!image) return std::nullopt;
   return Enlarged(*image, request.outpaint);

@@ -109,6 +109,22 @@ TEST(Source, WhatDoesNotGoTogetherIsRefused) {
               HasSubstr("16500x2"));
 }
 
+TEST(Source, PicturesThatAreNotWhatTheySayAreRefused) {
+  const auto message = [](const std::function<void(GenerateRequest&)>& change) {
+    GenerateRequest request;
+    request.init_image = Noise(4, 4, 1);
+    change(request);
+    return MessageOf(ErrorKind::kUsage, [&] { SourceSize(request); });
+  };
+  EXPECT_THAT(message([](GenerateRequest& r) { r.init_image->height = 5; }),
+              HasSubstr("the initial image says that it has 4x5 pixels, but holds 48 values"));
+  EXPECT_THAT(message([](GenerateRequest& r) { r.init_image->width = -4; }), HasSubstr("-4x4"));
+  EXPECT_THAT(message([](GenerateRequest& r) { r.init_image->width = int64_t{1} << 62; }),
+              HasSubstr("the initial image"));
+  EXPECT_THAT(message([](GenerateRequest& r) { r.input_images = {RgbImage{}}; }), HasSubstr("0x0"));
+  EXPECT_THAT(message([](GenerateRequest& r) { r.mask = GreyImage{2, 2, {255}}; }), HasSubstr("the mask"));
+}
+
 TEST(Blend, LeavesEveryPixelOutsideTheMaskAsItWas) {
   const int64_t width = 40, height = 30;
   const RgbImage original = Noise(width, height, 1), drawn = Noise(width, height, 2);

@@ -85,11 +85,13 @@ TEST(VisionPart, IsExaminedByTheDoctor) {
   EXPECT_EQ(DoctorOnVision(kTiny), "good: there: 2 blocks of 64");
   EXPECT_THAT(DoctorOnVision(TinyWith(kOtherWidth)), HasSubstr("warning: edits will not work: "));
   ModelFiles files = TinyWith(kWithoutTower);
-  EXPECT_EQ(DoctorOnVision(files), "good: not there; only edits need it");
-  files.model.clear();  // its index says that it is for text to picture
+  EXPECT_THAT(DoctorOnVision(files), HasSubstr("warning: edits will not work: the text encoder "))
+      << "the embedded model says that it edits";
+  files.model.clear();
   files.transformer = kTiny / "transformer";
   files.text_encoder = kTiny / "text_encoder";
   files.vae = kTiny / "vae";
+  EXPECT_EQ(DoctorOnVision(files), "good: not there; only edits need it");
   files.variant = "edit-2509";
   EXPECT_THAT(DoctorOnVision(files), HasSubstr("warning: edits will not work: the text encoder "));
 }
