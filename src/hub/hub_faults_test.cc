@@ -1,4 +1,5 @@
 // Pulling from servers, over lines and onto disks that misbehave.
+#include <fmt/format.h>
 #include <sys/file.h>
 #include <sys/resource.h>
 

@@ -1,6 +1,8 @@
 // Pulling from a server that behaves: what is asked for, and what the cache holds afterwards.
 #include "hub/hub_pull.h"
 
+#include <fmt/format.h>
+
 #include <memory>
 
 #include "hub/pull_testing.h"
