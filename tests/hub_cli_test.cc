@@ -66,10 +66,10 @@ class HubCli : public testing::Test {
 TEST_F(HubCli, PullThenDraw) {
   const RunResult pulled = Run({"pull", kRepo});
   EXPECT_EQ(pulled.exit_code, 0) << pulled.err;
-  EXPECT_THAT(pulled.out, AllOf(StartsWith(kRepo + " (main, commit 0123456789): 12 files, "),
+  EXPECT_THAT(pulled.out, AllOf(StartsWith(kRepo + " (main, commit 0123456789): 13 files, "),
                                 HasSubstr(" downloaded in "), HasSubstr(Snapshot().string() + "\n"),
                                 EndsWith("qwen-image generate \"…\" --model " + kRepo + "\n")));
-  EXPECT_THAT(pulled.err, AllOf(StartsWith("0 of 12 files, 0 B of "), Not(HasSubstr("\x1b"))));
+  EXPECT_THAT(pulled.err, AllOf(StartsWith("0 of 13 files, 0 B of "), Not(HasSubstr("\x1b"))));
   EXPECT_EQ(ReadBytes(Snapshot() / kTransformer), ReadBytes(kTiny / kTransformer));
 
   const RunResult drawn =
@@ -135,7 +135,7 @@ TEST_F(HubCli, ProgressOnATerminal) {
   options.standard_error = Stream::kTerminal;
   const RunResult result = RunProgram({"pull", kRepo}, options);
   EXPECT_EQ(result.exit_code, 0);
-  EXPECT_THAT(result.err, AllOf(StartsWith("\r\x1b[2K0 of 12 files, 0 B of "), EndsWith("\r\x1b[2K")));
+  EXPECT_THAT(result.err, AllOf(StartsWith("\r\x1b[2K0 of 13 files, 0 B of "), EndsWith("\r\x1b[2K")));
 }
 
 TEST_F(HubCli, AsManyAtATimeAsAskedFor) {
@@ -186,7 +186,7 @@ TEST_F(HubCli, InterruptedAndResumed) {
     answer.hold = true;
   };
   RunningProgram program({"pull", kRepo, "--parallel", "1"}, Options());
-  ASSERT_TRUE(program.WaitForError("0 of 12 files"));
+  ASSERT_TRUE(program.WaitForError("0 of 13 files"));
   program.Signal(SIGINT);
   const RunResult result = program.Finish();
   EXPECT_EQ(result.exit_code, kInterrupted);
