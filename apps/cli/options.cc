@@ -198,8 +198,6 @@ void AddGenerateOptions(CLI::App& command, GenerateOptions& o) {
 
 void AddEditOptions(CLI::App& command, GenerateOptions& o) {
   o.edit = true;
-  AddDrawOptions(command, o);
-  command.get_option("--prompt")->description("What to change");
   const char* group = "Pictures";
   command
       .add_option("-i,--input-image", o.input_images,
@@ -209,7 +207,12 @@ void AddEditOptions(CLI::App& command, GenerateOptions& o) {
       ->take_all()
       ->group(group);
   AddSourceOptions(command, o, group);
+  AddDrawOptions(command, o);
   CheckValues(command);
+  command.get_option("--prompt")->description("What to change");
+  command.get_option("--steps")->description(
+      "Denoising steps (default: the model's; 50 for Qwen-Image-Edit, 40 for Edit-2509 and later)");
+  command.remove_option(command.get_option("--max-sequence-length"));  // edits use the whole prompt
   command.get_option("--size")->description(
       "WIDTHxHEIGHT in pixels, multiples of 16 (default: the input's ratio at the model's area, 1024x1024)");
   command.footer(

@@ -92,10 +92,22 @@ def export_cases(args):
         export_case(cases, case, Path(args.work))
 
 
+def update_goldens():
+    """Everything under tests/goldens that comes from the official code and from Pillow."""
+    folder = ROOT / "tests" / "goldens"
+    for script, words in (
+        ("image_goldens.py", ["--out", folder / "images"]),
+        ("processor_goldens.py", [folder / "processors"]),
+        ("vision_goldens.py", [folder / "vision"]),
+    ):
+        subprocess.run([sys.executable, HERE / script, *words], check=True)
+    goldens.write(folder, goldens.MAX_BYTES)  # counts them all
+
+
 def run_cases(args):
     """Exports what is missing, runs the engine, prints a line per case; all cases together rewrite docs/parity.md."""
     if args.update_goldens:
-        goldens.write(ROOT / "tests" / "goldens", goldens.MAX_BYTES)
+        update_goldens()
     cases, work, rows = CaseList(), Path(args.work).resolve(), []
     engine = Path(args.engine).resolve()
     for case in chosen_cases(cases, args.case):
