@@ -2,6 +2,7 @@
 import hashlib
 import math
 import random
+from typing import NamedTuple
 
 import numpy as np
 from PIL import Image, ImageDraw
@@ -40,8 +41,22 @@ SIZES = {
 }
 
 
+class Item(NamedTuple):
+    """One shape of a scene."""
+
+    shape: str
+    color: object  # a name of COLORS or red, green, blue
+    x: float
+    y: float
+    r: float
+    waves: tuple = ()  # (frequency, amplitude, phase) of dents in the outline; see dented()
+
+
 def polygon(shape, cx, cy, r):
-    """Corner points of a shape of 'radius' r (the circle is drawn as an ellipse)."""
+    """Corner points of a shape of 'radius' r."""
+    if shape == "circle":
+        angles = [2 * math.pi * i / 90 for i in range(90)]
+        return [(cx + r * math.cos(a), cy + r * math.sin(a)) for a in angles]
     if shape == "square":
         s = 0.86 * r
         return [(cx - s, cy - s), (cx + s, cy - s), (cx + s, cy + s), (cx - s, cy + s)]
@@ -71,18 +86,38 @@ def polygon(shape, cx, cy, r):
     ]  # fmt: skip
 
 
+def dented(points, item):
+    """Push the outline in and out, as in pictures which a model has drawn."""
+    outline = []
+    for (x0, y0), (x1, y1) in zip(points, points[1:] + points[:1]):
+        pieces = max(1, int(math.hypot(x1 - x0, y1 - y0) / (0.1 * item.r)))
+        for i in range(pieces):
+            x, y = x0 + (x1 - x0) * i / pieces, y0 + (y1 - y0) * i / pieces
+            angle = math.atan2(y - item.y, x - item.x)
+            push = 1 + sum(a * math.sin(f * angle + phase) for f, a, phase in item.waves)
+            outline.append((item.x + push * (x - item.x), item.y + push * (y - item.y)))
+    return outline
+
+
 def draw(scene, colors=COLORS, oversampling=4):
     """Draw a scene of sample_scene() -> uint8 [height, width, 3], antialiased."""
     width, height = scene["size"]
     ss = oversampling
-    image = Image.new("RGB", (width * ss, height * ss), colors[scene["background"]])
+
+    def rgb(color):
+        return colors.get(color, color)
+
+    image = Image.new("RGB", (width * ss, height * ss), rgb(scene["background"]))
     canvas = ImageDraw.Draw(image)
-    for shape, color, cx, cy, r in scene["objects"]:
-        cx, cy, r = cx * ss, cy * ss, r * ss
-        if shape == "circle":
-            canvas.ellipse([cx - r, cy - r, cx + r, cy + r], fill=colors[color])
-        else:
-            canvas.polygon(polygon(shape, cx, cy, r), fill=colors[color])
+    for item in scene["objects"]:
+        if item.shape == "circle" and not item.waves:
+            box = [item.x - item.r, item.y - item.r, item.x + item.r, item.y + item.r]
+            canvas.ellipse([ss * v for v in box], fill=rgb(item.color))
+            continue
+        points = polygon(item.shape, item.x, item.y, item.r)
+        if item.waves:
+            points = dented(points, item)
+        canvas.polygon([(ss * x, ss * y) for x, y in points], fill=rgb(item.color))
     return np.asarray(image.resize((width, height), Image.BOX))
 
 
@@ -154,7 +189,7 @@ def sample_scene(rng, size=(BASE_SIZE, BASE_SIZE)):
     width, height = size
     sx, sy = min(1, width / BASE_SIZE), min(1, height / BASE_SIZE)
     placed = [
-        (shape, color, width / 2 + x * sx, height / 2 + y * sy, r * min(sx, sy))
+        Item(shape, color, width / 2 + x * sx, height / 2 + y * sy, r * min(sx, sy))
         for shape, color, x, y, r in objects
     ]
     scene = {"size": size, "background": background, "objects": placed}

@@ -3,28 +3,28 @@
 
 Writes a folder which diffusers.QwenImagePipeline.from_pretrained loads.  The data are synthetic
 pictures of coloured shapes with captions.  The phases are cached in the work folder, so that a
-broken run can go on: tokenizer, pictures, VAE, latents, transformer with text encoder, folder.
+broken run can go on: tokenizer, pictures, VAE, latents, pairs for edits, transformer with text
+encoder, folder.
 
     python tools/tiny_model/train.py --out models/tiny --work DIR
+    python tools/tiny_model/train.py --out models/tiny --work DIR --start models/tiny --lr 1e-3
 """
 import argparse
 import os
-import time
-from multiprocessing import Pool
 
-# Threads which spin while they wait collapse as soon as something else uses the cores; this has
-# to be set before torch is loaded.
-os.environ.setdefault("OMP_WAIT_POLICY", "passive")
-os.environ.setdefault("GOMP_SPINCOUNT", "0")
-os.environ.setdefault("KMP_BLOCKTIME", "0")
+import wait_policy  # noqa: F401  before torch
 
-import numpy as np  # noqa: E402
-import torch  # noqa: E402
-from diffusers import AutoencoderKLQwenImage  # noqa: E402
+import torch
+from diffusers import AutoencoderKLQwenImage, QwenImageTransformer2DModel
+from transformers import Qwen2_5_VLForConditionalGeneration, Qwen2Tokenizer
 
-from scenes import SIZES, training_item  # noqa: E402
-from tokenizer import build_tokenizer  # noqa: E402
-from vae import encode_groups, reconstruction_psnr, single_frame, train_vae  # noqa: E402
+from data import make_latents, make_pairs, make_pictures
+from folder import write_folder
+from models import make_text_encoder, make_transformer
+from tasks import Captions, Edits
+from tokenizer import build_tokenizer, check_tokenizer
+from training import Training, train
+from vae import latent_statistics, reconstruction_psnr, single_frame, train_vae
 
 
 def parse_arguments():
@@ -34,7 +34,10 @@ def parse_arguments():
     add = parser.add_argument
     add("--out", required=True, help="the model folder to write")
     add("--work", required=True, help="folder for the cached phases")
-    add("--pictures", type=int, default=14000)
+    add("--start", help="go on from this model folder: its tokenizer, its VAE and all weights")
+    add("--pictures", type=int, default=14000, help="number of pictures with captions")
+    add("--other-sizes", action="store_true", help="captions also for sizes beside 128x128")
+    add("--edit-scenes", type=int, default=8000, help="number of pictures to edit")
     add("--compile", action="store_true", help="torch.compile for the VAE's crops (needs g++)")
     add("--vae-dim", type=int, default=8)
     add("--vae-lr", type=float, default=2.5e-3)
@@ -45,85 +48,78 @@ def parse_arguments():
     add("--heads", type=int, default=4)
     add("--text-dim", type=int, default=128)
     add("--lr", type=float, default=2e-3)
-    add("--batch", type=int, default=32)
+    add("--processes", type=int, default=os.cpu_count(), help="each takes its part of a batch")
+    add("--port", type=int, default=29500, help="on this machine, for the processes to meet")
+    add("--caption-batch", type=int, default=8, help="captions of each step, over all processes")
+    add("--edit-batch", type=int, default=20, help="edits of each step, over all processes")
     add("--shift", type=float, default=2.0, help="shift of the training noise levels")
+    add("--edit-shift", type=float, default=3.0, help="the same for edits: more noise")
     add("--steps", type=int, default=8000)
     add("--max-minutes", type=float, default=1e9, help="end the transformer phase after this time")
-    add("--until", default="folder", choices=["pictures", "vae", "folder"])
+    add("--snapshot", action="store_true", help="only write the folder of the last stored state")
     return parser.parse_args()
 
 
-def make_pictures(args):
-    """Captions and pictures, grouped by picture size (all pictures of a batch have one size)."""
-    path = os.path.join(args.work, "pictures.npz")
-    if not os.path.exists(path):
-        start, arrays, seed = time.time(), {}, 0
-        with Pool() as pool:
-            for group, (size, share) in enumerate(SIZES.items()):
-                count = int(args.pictures * share)
-                jobs = [(seed + i, size) for i in range(count)]
-                seed += count
-                items = pool.map(training_item, jobs, chunksize=100)
-                arrays[f"captions{group}"] = np.array([item[0] for item in items])
-                arrays[f"named{group}"] = np.stack([item[1] for item in items])
-                # A third of them in arbitrary colours is enough for the VAE.
-                arrays[f"arbitrary{group}"] = np.stack([item[2] for item in items[::3]])
-        np.savez(path, **arrays)
-        print(f"pictures: {seed}, {time.time() - start:.0f}s", flush=True)
-    data = np.load(path)
-    count = len(SIZES)
-    captions = [data[f"captions{i}"].tolist() for i in range(count)]
-    named = [data[f"named{i}"] for i in range(count)]
-    arbitrary = [data[f"arbitrary{i}"] for i in range(count)]
-    return captions, named, arbitrary
-
-
-def make_latents(args, named, arbitrary):
-    """The trained VAE and the normalised latents [n, 16, h, w] of every group."""
-    folder = os.path.join(args.work, "vae")
-    path = os.path.join(args.work, "latents.pt")
-    if not os.path.exists(path):
+def make_vae_folder(args, named, arbitrary):
+    """Where the VAE is, trained or taken from --start."""
+    folder = os.path.join(args.start or args.work, "vae")
+    if not os.path.exists(folder):
         with single_frame():
             vae = train_vae(args, named, arbitrary)
-            for size, pictures in zip(SIZES, named):
+            mean, std = latent_statistics(vae, named)
+            for pictures in named:
+                height, width = pictures.shape[1:3]
                 psnr = reconstruction_psnr(vae, pictures[:32])
-                print(f"vae: PSNR {psnr:.2f} dB at {size[0]}x{size[1]}", flush=True)
-            start = time.time()
-            latents, mean, std = encode_groups(vae, named)
+                print(f"vae: PSNR {psnr:.2f} dB at {width}x{height}", flush=True)
         vae.register_to_config(
             latents_mean=[round(v, 4) for v in mean.tolist()],
             latents_std=[round(v, 4) for v in std.tolist()],
         )
         vae.save_pretrained(folder)
-        torch.save(latents, path)
-        print(f"latents: {time.time() - start:.0f}s", flush=True)
-    vae = AutoencoderKLQwenImage.from_pretrained(folder)
-    mean, std = (
-        torch.tensor(vae.config[key]).view(1, -1, 1, 1) for key in ("latents_mean", "latents_std")
-    )
-    latents = [(z - mean) / std for z in torch.load(path)]
-    used = latents[0].std((0, 2, 3)).tolist()
-    print("latents: share used by channel", [round(v, 2) for v in used], flush=True)
-    return vae, latents
+    return folder
+
+
+def make_models(args, tokenizer):
+    """Transformer and text encoder, new or from --start (there in bf16, trained in fp32)."""
+    if args.start:
+        return [
+            QwenImageTransformer2DModel.from_pretrained(
+                args.start, subfolder="transformer", torch_dtype=torch.float32
+            ),
+            Qwen2_5_VLForConditionalGeneration.from_pretrained(
+                args.start, subfolder="text_encoder", dtype=torch.float32
+            ),
+        ]
+    torch.manual_seed(1)
+    return [
+        make_transformer(args.layers, args.heads, args.text_dim),
+        make_text_encoder(args.text_dim, tokenizer),
+    ]
+
+
+def make_tokenizer(args):
+    if not args.start:
+        return build_tokenizer(os.path.join(args.work, "tokenizer"))
+    tokenizer = Qwen2Tokenizer.from_pretrained(args.start, subfolder="tokenizer")
+    check_tokenizer(tokenizer)
+    return tokenizer
 
 
 def main():
     args = parse_arguments()
     os.makedirs(args.work, exist_ok=True)
     torch.manual_seed(0)
-    tokenizer = build_tokenizer(os.path.join(args.work, "tokenizer"))
+    tokenizer = make_tokenizer(args)
+    models = make_models(args, tokenizer)
     captions, named, arbitrary = make_pictures(args)
-    if args.until == "pictures":
-        return
-    vae, latents = make_latents(args, named, arbitrary)
-    if args.until == "vae":
-        return
-    # Not needed before, and the last phases can be worked on while the VAE trains.
-    from folder import write_folder
-    from transformer import train_transformer
-
-    transformer, text_encoder = train_transformer(args, tokenizer, latents, captions)
-    write_folder(args.out, vae, text_encoder, tokenizer, transformer)
+    vae_folder = make_vae_folder(args, named, arbitrary)
+    if not args.snapshot:
+        latents = make_latents(args, vae_folder, named)
+        tasks = [Captions(latents, captions), Edits(make_pairs(args, vae_folder))]
+        train(args, tokenizer, models, tasks)
+    transformer, text_encoder = Training(args, models).averages
+    vae = AutoencoderKLQwenImage.from_pretrained(vae_folder, torch_dtype=torch.float32)
+    write_folder(args.out, vae, text_encoder, tokenizer, transformer, args.start)
 
 
 if __name__ == "__main__":

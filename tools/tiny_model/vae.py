@@ -61,7 +61,7 @@ def make_vae(base_dim):
 
 def to_tensor(pictures):
     """uint8 [n, h, w, 3] -> float [n, 3, 1, h, w] in -1..1."""
-    x = torch.from_numpy(pictures).permute(0, 3, 1, 2)
+    x = torch.tensor(pictures).permute(0, 3, 1, 2)
     return x.float().div(127.5).sub(1).unsqueeze(2)
 
 
@@ -166,25 +166,22 @@ def train_vae(args, named, arbitrary):
 
 
 @torch.no_grad()
-def encode_groups(vae, groups):
-    """Mean latents of every group, and mean and spread of the *sampled* latents by channel.
+def latent_statistics(vae, groups):
+    """Mean and spread of the *sampled* latents by channel.
 
     With the spread of the samples, channels which the VAE does not use stay near 0 instead of
     being blown up to 1.
     """
-    latents, count, total, total_square = [], 0, 0, 0
+    count, total, total_square = 0, 0, 0
     for pictures in groups:
-        parts = []
-        for i in range(0, len(pictures), 64):
-            mean, log_variance = moments(vae, to_tensor(pictures[i : i + 64]))
+        for i in range(0, len(pictures), 16):
+            mean, log_variance = moments(vae, to_tensor(pictures[i : i + 16]))
             z = mean + torch.randn_like(mean) * (0.5 * log_variance).exp()
             count += z[:, 0].numel()
             total = total + z.sum((0, 2, 3, 4))
             total_square = total_square + z.square().sum((0, 2, 3, 4))
-            parts.append(mean[:, :, 0])
-        latents.append(torch.cat(parts))
     center = total / count
-    return latents, center, (total_square / count - center.square()).sqrt()
+    return center, (total_square / count - center.square()).sqrt()
 
 
 @torch.no_grad()
