@@ -169,8 +169,8 @@ TEST_F(EditCli, OutpaintingKeepsThePictureInTheMiddle) {
 TEST_F(EditCli, ResumesAnEditToTheSamePicture) {
   WriteDisc("a.png", 64, 64);
   // More lines than a terminal takes that nobody reads, so that it cannot finish before it is killed.
-  const Arguments edit = {"edit", "make the circle green", "-i", "a.png", "--size", "32x32", "--steps",
-                          "300"};
+  const Arguments edit = {
+      "edit", "make the circle green", "-i", "a.png", "--size", "32x32", "--steps", "150", "--cfg", "1"};
   const RgbImage whole = Make(edit);
   {
     RunningProgram program(edit + Arguments{"--resume-dir", "states", "-o", "out.png"},
