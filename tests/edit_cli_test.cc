@@ -71,6 +71,8 @@ TEST_F(EditCli, SeesThePicturesAndTheirOrder) {
   const Arguments edit = Arguments{"edit", "x"} + kTwoSteps;
   const RgbImage a = Make(edit + Arguments{"-i", "a.png"});
   EXPECT_EQ(Make(edit + Arguments{"--input-image=a.png"}).pixels, a.pixels);
+  EXPECT_EQ(Make(Arguments{"edit", "-i", "a.png", "x"} + kTwoSteps).pixels, a.pixels)
+      << "the prompt behind it";
   const RgbImage ab = Make(edit + Arguments{"-i", "a.png", "-i", "b.png"});
   EXPECT_EQ(ab.width, 160) << "the last one decides the size";
   EXPECT_EQ(ab.height, 96);
@@ -156,6 +158,9 @@ TEST_F(EditCli, OutpaintingKeepsThePictureInTheMiddle) {
   const RgbImage before = Disc(96, 96);
   const RgbImage after =
       Make({"generate", "a circle", "--init-image", "photo.png", "--outpaint", "16,8,32,0", "--steps", "2"});
+  EXPECT_EQ(DescribeMade({"generate", "a circle", "--init-image", "photo.png", "--outpaint", "16,8,32,0",
+                          "--steps", "2"})["source"]["input_width"],
+            96);
   ASSERT_EQ(after.width, 96 + 16 + 32);
   ASSERT_EQ(after.height, 96 + 8);
   for (int64_t y = 0; y < 96; ++y) {
@@ -205,6 +210,7 @@ TEST_F(EditCli, EmbeddingsOfAnEditAreKeptForTheSamePictureOnly) {
 
 TEST_F(EditCli, WhatCannotWorkIsRefusedBeforeAnythingIsDrawn) {
   WriteDisc("a.png", 64, 64);
+  WriteLeftMask("mask.png", 64, 64);
   folder_.Write("text.png", "hello");
   const auto refuse = [&](const Arguments& arguments, int code, const char* message) {
     ExpectRefused(arguments + Arguments{"-o", "out.png"}, code, message);
@@ -216,15 +222,17 @@ TEST_F(EditCli, WhatCannotWorkIsRefusedBeforeAnythingIsDrawn) {
   refuse({"edit", "x", "-i", ""}, kUsage, "empty");
   refuse({"edit", "x", "-i", "a.png", "--size", "100x100"}, kUsage, "nearest valid size");
   refuse({"edit", "x", "-i", "a.png", "--strength", "0.5"}, kUsage, "mask or margins");
-  refuse({"edit", "x", "-i", "a.png", "-i", "a.png", "--mask", "a.png"}, kUsage, "takes one input image");
+  refuse({"edit", "x", "-i", "a.png", "-i", "a.png", "--mask", "mask.png"}, kUsage, "takes one input image");
   refuse({"edit", "x", "-i", "a.png", "--init-image", "a.png"}, kUsage, "--init-image");
   refuse({"generate", "x", "--strength", "0.5"}, kUsage, "an initial image");
-  refuse({"generate", "x", "--mask", "a.png"}, kUsage, "need a picture");
+  refuse({"generate", "x", "--mask", "mask.png"}, kUsage, "need a picture");
+  refuse({"generate", "x", "--init-image", "a.png", "--mask", "a.png"}, kUsage, "no white part");
+  refuse({"generate", "x", "--init-image", "a.png", "--no-blend"}, kUsage, "--mask");
   refuse({"generate", "x", "--keep-size"}, kUsage, "no picture whose size");
   refuse({"generate", "x", "--init-image", "a.png", "--strength", "0"}, kUsage, "leaves none of");
   refuse({"generate", "x", "--init-image", "a.png", "--strength", "1.5"}, kUsage, "from 0 to 1");
   refuse({"generate", "x", "--init-image", "a.png", "--strength", "nan"}, kUsage, "from 0 to 1");
-  for (const char* margins : {"1,2,3", "1,2,3,4,5", "a,b,c,d", "-1,0,0,0", "1,,2,3", ","})
+  for (const char* margins : {"1,2,3", "1,2,3,4,5", "a,b,c,d", "-1,0,0,0", "1,,2,3", ",", "0,0,0,0"})
     refuse({"generate", "x", "--init-image", "a.png", "--outpaint", margins}, kUsage,
            "LEFT,TOP,RIGHT,BOTTOM");
 }

@@ -51,6 +51,18 @@ class EditDebug : public Cli {
                before + Arguments{golden.command, "-q"} + after);
   }
 
+  // The last line that bisect printed is a command that shows the error.
+  void ExpectReproFails(const RunResult& bisect, const std::string& operation) const {
+    const std::vector<std::string> lines = Lines(bisect.out);
+    ASSERT_THAT(lines.back(), HasSubstr("qwen-image --artifacts"));
+    const std::string typed = lines.back().substr(lines.back().find("qwen-image ") + 11);
+    const RunResult repro = RunProgram({"-c", "'" QWEN_IMAGE_PROGRAM "' " + typed},
+                                       {.folder = folder_.path(), .program = "/bin/sh"});
+    EXPECT_EQ(repro.exit_code, 1) << typed << "\n" << repro.err;
+    EXPECT_THAT(repro.err, HasSubstr("FAILED"));
+    EXPECT_THAT(repro.err, HasSubstr(operation));
+  }
+
  private:
   static std::set<std::string> Names(const Json& json) {
     std::set<std::string> names;
@@ -98,6 +110,26 @@ TEST_F(EditDebug, BisectFindsAnErrorInTheVisionEncoder) {
   const RunResult wrong = Run({"bisect", kEdit.name, "-m", model.path().string()});
   EXPECT_EQ(wrong.exit_code, 1) << wrong.err;
   EXPECT_THAT(wrong.out, HasSubstr("text_encoder/model.visual.blocks.1.attn.proj"));
+  ExpectReproFails(wrong, "text_encoder/model.visual.blocks.1.attn.proj");
+}
+
+TEST_F(EditDebug, ReprosOfTheTransformerAndTheVaeEncoderWork) {
+  const std::pair<std::string, std::string> planted[] = {
+      {"transformer/diffusion_pytorch_model.safetensors", "transformer_blocks.0.img_mlp.net.2.bias"},
+      {"vae/diffusion_pytorch_model.safetensors", "encoder.conv_out.bias"}};
+  Use(kEdit);
+  for (const auto& [file, tensor] : planted) {
+    SCOPED_TRACE(tensor);
+    const ModelCopy model(Path("broken-" + tensor), fs::path("tests/goldens/models") / kEdit.model);
+    model.EditTensors(file, [&](ModelCopy::StoredTensors& tensors) {
+      std::string& bytes = tensors.at(tensor).bytes;
+      std::rotate(bytes.begin(), bytes.begin() + bytes.size() / 2, bytes.end());
+    });
+    const RunResult wrong = Run({"bisect", kEdit.name, "-m", model.path().string()});
+    EXPECT_EQ(wrong.exit_code, 1) << wrong.err;
+    ExpectReproFails(wrong, "");
+    fs::remove_all(Path(std::string("debug_artifacts/") + kEdit.name + "-repro"));
+  }
 }
 
 TEST_F(EditDebug, CommandsAreNotMixedUp) {

@@ -104,6 +104,8 @@ void ReadPictures(const GenerateOptions& o, const Note& note, GenerateRequest& r
     request.mask = std::move(mask.image);
   }
   if (!o.outpaint.empty()) request.outpaint = ParseMargins(o.outpaint);
+  if (o.no_blend && o.mask.empty() && o.outpaint.empty())
+    Fail(ErrorKind::kUsage, "--no-blend says how a mask is used; give one with --mask, or --outpaint");
   request.strength = o.strength;
   request.blend = !o.no_blend;
   request.keep_size = o.keep_size;

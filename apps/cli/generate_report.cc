@@ -36,36 +36,34 @@ std::string DenoiseDetails(const Picture& p) {
   return text;
 }
 
-// "zoom 100.0 %, shift 0.0 px right, 0.0 px down": what people complain of first in edits.
+// What people complain of first in edits: "against the input: shift +0.5, -1.2 px, zoom 100.1 % x 99.8 %".
 std::string AlignmentText(const Alignment& a) {
-  if (!a.measurable) return "shift and zoom cannot be measured: too little of the input is left";
-  return fmt::format("against the input: shift {:+.1f}, {:+.1f} px, zoom {:.1f} % x {:.1f} %", a.shift_x,
-                     a.shift_y, 100 + a.scale_x, 100 + a.scale_y);
-}
-
-// How much wider (+) or narrower (-) things are in the result than in the input, in per cent: sides are
-// rounded.
-double StretchPercent(const Picture& p) {
-  const SourceReport& s = *p.source;
-  return 100 *
-         (static_cast<double>(p.width * s.input_height) / static_cast<double>(p.height * s.input_width) - 1);
+  if (!a.measurable)
+    return "shift and zoom could not be measured: too few edges of the input are found again";
+  const auto tenths = [](double value) { return std::round(10 * value) / 10 + 0.0; };  // no -0.0
+  return fmt::format("against the input: shift {:+.1f}, {:+.1f} px, zoom {:.1f} % x {:.1f} %",
+                     tenths(a.shift_x), tenths(a.shift_y), 100 + a.scale_x, 100 + a.scale_y);
 }
 
 void PrintSource(std::FILE* stream, const Picture& p) {
   if (!p.source) return;
   const SourceReport& s = *p.source;
-  const double stretch = StretchPercent(p);
-  Print(stream, "  input {}x{}, worked at {}x{}, result {}x{}{}; {}\n", s.input_width, s.input_height,
+  const bool enlarged = s.enlarged_width != s.input_width || s.enlarged_height != s.input_height;
+  Print(stream, "  input {}x{}{}, worked at {}x{}, result {}x{}{}; {}\n", s.input_width, s.input_height,
+        enlarged ? fmt::format(", enlarged to {}x{}", s.enlarged_width, s.enlarged_height) : "",
         s.working_width, s.working_height, p.width, p.height,
-        std::abs(stretch) < 0.05 ? "" : fmt::format(" (stretched by {:+.1f} %, see --keep-size)", stretch),
+        std::abs(s.stretch_percent) < 0.05
+            ? ""
+            : fmt::format(" (stretched by {:+.1f} %, see --keep-size)", s.stretch_percent),
         AlignmentText(s.alignment));
 }
 
 Json SourceJson(const Picture& p) {
   const SourceReport& s = *p.source;
   Json json = {{"input_width", s.input_width},         {"input_height", s.input_height},
+               {"enlarged_width", s.enlarged_width},   {"enlarged_height", s.enlarged_height},
                {"working_width", s.working_width},     {"working_height", s.working_height},
-               {"stretch_percent", StretchPercent(p)}, {"alignment", nullptr}};
+               {"stretch_percent", s.stretch_percent}, {"alignment", nullptr}};
   if (s.alignment.measurable) {
     json["alignment"] = {{"shift_x", s.alignment.shift_x},         {"shift_y", s.alignment.shift_y},
                          {"scale_x_percent", s.alignment.scale_x}, {"scale_y_percent", s.alignment.scale_y},

@@ -1,6 +1,7 @@
 #include "options.h"
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <charconv>
 #include <random>
 
@@ -203,8 +204,8 @@ void AddEditOptions(CLI::App& command, GenerateOptions& o) {
       .add_option("-i,--input-image", o.input_images,
                   "A picture to edit (PNG, JPEG, WebP); several for Edit-2509 and later: \"Picture 1\", "
                   "\"Picture 2\" in the prompt. The last one decides the size of the result")
-      ->expected(1)
       ->take_all()
+      ->allow_extra_args(false)  // the next word may be the prompt
       ->group(group);
   AddSourceOptions(command, o, group);
   AddDrawOptions(command, o);
@@ -280,7 +281,8 @@ Margins ParseMargins(const std::string& text) {
     sides.push_back(static_cast<int64_t>(*side));
     more = comma != rest.npos;
     if (more) rest.remove_prefix(comma + 1);
-    if (!more && sides.size() == 4) return {sides[0], sides[1], sides[2], sides[3]};
+    const bool any = std::any_of(sides.begin(), sides.end(), [](int64_t s) { return s > 0; });
+    if (!more && sides.size() == 4 && any) return {sides[0], sides[1], sides[2], sides[3]};
   }
   Fail(ErrorKind::kUsage, "{} are no margins; write LEFT,TOP,RIGHT,BOTTOM in pixels, for example 0,64,0,64",
        Quoted(text));

@@ -115,9 +115,13 @@ struct Alignment {
 
 // What became of the picture that an edit began with.
 struct SourceReport {
-  int64_t input_width = 0, input_height = 0;      // as given, with margins
-  int64_t working_width = 0, working_height = 0;  // as the models saw it
-  Alignment alignment;
+  int64_t input_width = 0, input_height = 0;        // as given
+  int64_t enlarged_width = 0, enlarged_height = 0;  // with margins
+  int64_t working_width = 0, working_height = 0;    // as the models saw it
+  // How much wider (+) or narrower (-) things became because sides are rounded, in per cent. 0 for an edit
+  // whose size was asked for: the model fills that anew.
+  double stretch_percent = 0;
+  Alignment alignment;  // of what the model drew, before it is laid over the input
 };
 
 struct Picture {

@@ -6,6 +6,7 @@
 #include <set>
 
 #include "core/fail.h"
+#include "files/mmap.h"
 #include "files/npy.h"
 #include "files/output_file.h"
 #include "parity/level.h"
@@ -13,13 +14,17 @@
 namespace qwen_image {
 namespace {
 
-std::set<std::string> ComponentInputNames(const BisectResult& result) {
-  if (result.component == "text_encoder") return {"input_ids", "negative_input_ids"};
-  if (result.component == "vae") return {"vae/pre_decode_latents"};
-  if (result.component == "transformer")
-    return {"prompt_embeds", "negative_prompt_embeds",
-            fmt::format("packed_latents_step{}", result.step.value_or(0))};
-  return {};
+bool IsComponentInput(const BisectResult& result, const std::string& name) {
+  if (result.component == "text_encoder")
+    return name == "input_ids" || name == "negative_input_ids" || name == "pixel_values" ||
+           name == "image_grid_thw";
+  if (result.component == "vae") {
+    const bool encodes = ReproOperation(result).starts_with("vae.image");
+    return encodes ? name.starts_with("vae_image") : name == "vae/pre_decode_latents";
+  }
+  return result.component == "transformer" &&
+         (name == "prompt_embeds" || name == "negative_prompt_embeds" || name == "image_latents" ||
+          name == fmt::format("packed_latents_step{}", result.step.value_or(0)));
 }
 
 // "transformer/step000.neg/img_in" → "transformer/step000.neg/"
@@ -56,8 +61,10 @@ std::vector<std::string> ReproTensors(const ReferenceRun& reference, const Bisec
   const std::vector<std::string>& all = reference.checkpoints();
   const auto end = std::find(all.begin(), all.end(), operation);
   if (end == all.end()) return {};
-  std::set<std::string> wanted = ComponentInputNames(result);
-  wanted.insert(operation);
+  std::set<std::string> wanted = {operation};
+  for (const std::string& name : all) {
+    if (IsComponentInput(result, name)) wanted.insert(name);
+  }
   // What stands before it in the part that was searched last …
   auto entry = end;
   for (auto name = all.begin(); name != end; ++name) {
@@ -96,6 +103,11 @@ void WriteRepro(const std::filesystem::path& folder, const ReferenceRun& referen
     CopyTensor(reference, name, folder / "ref", entries);
     level += (level.empty() ? "" : ",") + name;
   }
+  // The pictures that the run started from: they decide its sizes.
+  std::vector<std::string> pictures = reference.settings().images;
+  if (!reference.settings().mask.empty()) pictures.push_back(reference.settings().mask);
+  for (const std::string& picture : pictures)
+    WriteText(folder / "ref" / picture, std::string(MappedFile(reference.tensors().path() / picture).text()));
   Json manifest = reference.tensors().manifest();
   manifest["checkpoints"] = entries;
   manifest["checkpoints_level"] = level;

@@ -98,24 +98,26 @@ void RunTransformer(const Pipeline::Impl& model, const Run& run, const Component
 
 // The encoder on the pictures that the reference's saw. What is drawn from its distribution is not repeated
 // here: the whole pipeline is the place for that.
-void RunVaeEncoder(const Pipeline::Impl& model, const Run& run, const ComponentInputs& inputs) {
+// Returns whether there were any.
+bool RunVaeEncoder(const Pipeline::Impl& model, const Run& run, const ComponentInputs& inputs) {
   for (size_t i = 0;; ++i) {
     const std::optional<Tensor> pixels = inputs.Floats(fmt::format("vae_image{}", i));
-    if (!pixels) return;
+    if (!pixels) return i > 0;
     CheckShape(fmt::format("vae_image{}", i), pixels->shape(),
                {1, model.vae.config().input_channels, -1, -1});
     EncodePixels(model, run, *pixels, i);
   }
 }
 
-RgbImage RunVae(const Pipeline::Impl& model, const Run& run, const ComponentInputs& inputs) {
+std::optional<RgbImage> RunVae(const Pipeline::Impl& model, const Run& run, const ComponentInputs& inputs) {
   const Settings& s = run.settings;
   const int64_t z_dim = model.vae.config().z_dim;
-  RunVaeEncoder(model, run, inputs);
+  const bool encoded = RunVaeEncoder(model, run, inputs);
   if (auto latents = inputs.Floats("vae/pre_decode_latents")) {
     CheckShape("vae/pre_decode_latents", latents->shape(), {1, z_dim, 1, s.height / 8, s.width / 8});
     return ToRgb(model, DecodePicture(model, run, *std::move(latents)));
   }
+  if (encoded && !inputs.Floats("final_latents_packed")) return std::nullopt;
   const Tensor packed = Need(inputs, "final_latents_packed", {1, s.grid.tokens(), 4 * z_dim});
   Tensor latents = UnpackLatents(packed, z_dim, s.grid);
   DenormalizeLatents(model.vae.config(), latents);

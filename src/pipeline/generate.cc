@@ -43,26 +43,35 @@ std::span<const RgbImage> InputImages(const GenerateRequest& request, const std:
   return request.input_images;
 }
 
+double StretchPercent(const RgbImage& from, const Picture& to) {
+  return 100 *
+         (static_cast<double>(to.width * from.height) / static_cast<double>(to.height * from.width) - 1);
+}
+
 void FinishPicture(const GenerateRequest& request, const Settings& settings,
                    const std::optional<Source>& source, std::span<const RgbImage> images, RgbImage drawn,
                    ThreadPool& pool, Picture& picture) {
-  const int64_t width = settings.output_width, height = settings.output_height;
+  picture.width = settings.output_width;
+  picture.height = settings.output_height;
   const auto sized = [&](const auto& image) {
-    return Resize(image, width, height, ResizeFilter::kLanczos, pool);
+    return Resize(image, picture.width, picture.height, ResizeFilter::kLanczos, pool);
   };
   RgbImage result = sized(drawn);
   const RgbImage* original = source ? &source->image : images.empty() ? nullptr : &images.back();
   if (original) {
+    const Margins& margins = request.outpaint;
     const RgbImage sized_original = sized(*original);
-    if (source && source->mask && request.blend) result = Blend(sized_original, result, sized(*source->mask));
-    picture.source = SourceReport{.input_width = original->width,
-                                  .input_height = original->height,
+    const bool anew = !source && (request.width || request.height);  // an edit at a size of its own
+    picture.source = SourceReport{.input_width = original->width - margins.left - margins.right,
+                                  .input_height = original->height - margins.top - margins.bottom,
+                                  .enlarged_width = original->width,
+                                  .enlarged_height = original->height,
                                   .working_width = settings.width,
                                   .working_height = settings.height,
+                                  .stretch_percent = anew ? 0 : StretchPercent(*original, picture),
                                   .alignment = MeasureAlignment(sized_original, result, pool)};
+    if (source && source->mask && request.blend) result = Blend(sized_original, result, sized(*source->mask));
   }
-  picture.width = width;
-  picture.height = height;
   picture.rgb = std::move(result.pixels);
 }
 

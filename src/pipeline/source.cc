@@ -56,7 +56,12 @@ void CheckPixels(const Image& image, int64_t channels, const char* what) {
 void CheckAllPixels(const GenerateRequest& request) {
   for (const RgbImage& image : request.input_images) CheckPixels(image, 3, "an input image");
   if (request.init_image) CheckPixels(*request.init_image, 3, "the initial image");
-  if (request.mask) CheckPixels(*request.mask, 1, "the mask");
+  if (!request.mask) return;
+  CheckPixels(*request.mask, 1, "the mask");
+  const auto& mask = request.mask->pixels;
+  const bool white = std::any_of(mask.begin(), mask.end(), [](uint8_t v) { return v >= kRedrawnFrom; });
+  if (!white && !request.outpaint.any())
+    Fail(ErrorKind::kUsage, "the mask has no white part: nothing would be drawn anew");
 }
 
 // The image of a source; null if the request begins with noise alone.

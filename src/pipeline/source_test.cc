@@ -79,7 +79,12 @@ TEST(Source, WhatDoesNotGoTogetherIsRefused) {
     change(request);
     return MessageOf(ErrorKind::kUsage, [&] { SourceSize(request); });
   };
-  EXPECT_THAT(message([](GenerateRequest& r) { r.mask = Filled(2, 2, 0); }), HasSubstr("need a picture"));
+  EXPECT_THAT(message([](GenerateRequest& r) { r.mask = Filled(2, 2, 255); }), HasSubstr("need a picture"));
+  EXPECT_THAT(message([](GenerateRequest& r) {
+                r.init_image = Noise(2, 2, 1);
+                r.mask = Filled(2, 2, 127);
+              }),
+              HasSubstr("no white part"));
   EXPECT_THAT(message([](GenerateRequest& r) { r.outpaint.top = 8; }), HasSubstr("need a picture"));
   EXPECT_THAT(message([](GenerateRequest& r) { r.strength = 0.5; }), HasSubstr("an initial image"));
   EXPECT_THAT(message([](GenerateRequest& r) {
