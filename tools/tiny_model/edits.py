@@ -10,7 +10,6 @@ EDIT_SIZES = {
     (160, 96): 0.08,
     (96, 160): 0.08,
 }
-EDITS_PER_SCENE = 3
 VISIBLE = 70  # distance of two colours which can be told apart
 
 RECOLOR = [
@@ -27,14 +26,6 @@ BACKGROUND = [
     "change the background from {old} to {color}", "replace the background with {color}",
     "put it on {a_color} background",
 ]  # fmt: skip
-RESHAPE = [
-    "replace {it} with {a_shape}", "replace {it} with {a_shape}", "turn {it} into {a_shape}",
-    "change {it} to {a_shape}", "change {it} into {a_shape}", "make {it} {a_shape}",
-]  # fmt: skip
-RESIZE = ["make {it} {size}", "make {it} {size}", "turn {it} {size}"]
-SIZE_WORDS = {"large": ["large", "big", "larger", "bigger"], "small": ["small", "tiny", "smaller"]}
-SIZE_RADIUS = {"large": 46, "small": 18}
-REMOVE = ["remove {it}", "remove {it} from the picture", "delete {it}"]
 BOTH = [
     "make {it} {color} and the background {color2}",
     "change {it} to {color} and the background to {color2}",
@@ -132,33 +123,17 @@ def sample_edit(scene, background_name, item_names, kind, rng):
     if kind == "color":
         edit["color"] = rng.choice(visible([scene["background"]]))
         return edit, with_items(scene, chosen, color=edit["color"])
-    if kind in ("background", "both"):
-        if kind == "both":
-            edit["color"] = rng.choice(list(COLORS))
-            scene = with_items(scene, chosen, color=edit["color"])
-        background = rng.choice(visible([other.color for other in scene["objects"]]))
-        edit["color2" if kind == "both" else "color"] = background
-        return edit, dict(scene, background=background)
-    if kind == "shape":
-        edit["new"] = rng.choice([s for s in SHAPES if all(s != i.shape for i in items)])
-        return edit, with_items(scene, chosen, shape=edit["new"], waves=())
-    if kind == "size":
-        sizes = [s for s in SIZE_RADIUS if abs(math.log(item.r / SIZE_RADIUS[s])) > 0.25]
-        edit["new"] = rng.choice(sizes)
-        return edit, with_items(scene, chosen, r=SIZE_RADIUS[edit["new"]])
-    assert kind == "remove", kind
-    objects = [item for i, item in enumerate(items) if i not in chosen]
-    return edit, dict(scene, objects=objects)
+    if kind == "both":
+        edit["color"] = rng.choice(list(COLORS))
+        scene = with_items(scene, chosen, color=edit["color"])
+    background = rng.choice(visible([other.color for other in scene["objects"]]))
+    edit["color2" if kind == "both" else "color"] = background
+    return edit, dict(scene, background=background)
 
 
-def sample_kinds(scene, rng):
-    """Always a colour and a background; the third is anything that suits the scene."""
-    items = scene["objects"]
-    square = scene["size"] == (BASE_SIZE, BASE_SIZE)
-    others = ["color"] + ["shape"] * 2 + ["remove", "both"]
-    if square and len(items) == 1 and math.dist((items[0].x, items[0].y), (64, 64)) < 16:
-        others += ["size"] * 2
-    return ["color", "background", rng.choice(others)]
+def sample_kinds(rng):
+    """Always a colour and a background; the third is anything."""
+    return ["color", "background", rng.choice(["color", "background", "both"])]
 
 
 def edit_item(job):
@@ -173,7 +148,7 @@ def edit_item(job):
             caption, scene = sample_scene(rng, size)
     loose = loosen(scene, rng)
     pairs = []
-    for kind in sample_kinds(scene, rng):
+    for kind in sample_kinds(rng):
         edit, after = sample_edit(*loose, kind, rng)
         pairs.append((edit, draw(after)))
     return draw(loose[0]), pairs
@@ -210,17 +185,10 @@ def instruction(edit, rng):
         if key in edit:
             words[key] = edit[key]
             words["a_" + key] = edit[key] if edit["plural"] else article(edit[key])
+    choice = {"color": RECOLOR, "background": BACKGROUND, "both": BOTH}[kind]
     if kind == "background":
         words["a_color"] = article(edit["color"])
-        choice = [t for t in BACKGROUND if edit["old"] or "{old}" not in t]
-    elif kind == "shape":
-        words["a_shape"] = plural(edit["new"]) if edit["plural"] else article(edit["new"])
-        choice = RESHAPE
-    elif kind == "size":
-        words["size"] = rng.choice(SIZE_WORDS[edit["new"]])
-        choice = RESIZE
-    else:
-        choice = {"color": RECOLOR, "remove": REMOVE, "both": BOTH}[kind]
+        choice = [t for t in choice if edit["old"] or "{old}" not in t]
     text = rng.choice(choice).format(**words)
     if rng.random() < 0.05:
         text = "please " + text
@@ -235,7 +203,7 @@ def instruction(edit, rng):
 def held_out_edits(count):
     """Instruction, picture before, picture after: edits of scenes whose captions are held out."""
     rng, found = random.Random(321), []
-    kinds = ["color", "background", "color", "background", "color", "shape", "background", "both"]
+    kinds = ["color", "background"] * 3 + ["color", "both"]
     while len(found) < count:
         caption, scene = sample_scene(rng)
         if not held_out(caption):

@@ -64,6 +64,16 @@ def write_json(path, values):
         file.write("\n")
 
 
+def save_weights(model, folder):
+    """Only the weights: a saved config would name the folder which the model came from."""
+    path = os.path.join(folder, "config.json")
+    with open(path, encoding="utf-8") as file:
+        config = file.read()
+    model.to(torch.bfloat16).save_pretrained(folder)
+    with open(path, "w", encoding="utf-8") as file:
+        file.write(config)
+
+
 def write_folder(folder, vae, text_encoder, tokenizer, transformer, start=None):
     """start: the folder which the VAE and the tokenizer came from; these are copied unchanged."""
     if start is None:
@@ -79,8 +89,8 @@ def write_folder(folder, vae, text_encoder, tokenizer, transformer, start=None):
     else:
         if os.path.realpath(start) != os.path.realpath(folder):
             shutil.copytree(start, folder, dirs_exist_ok=True)
-        transformer.to(torch.bfloat16).save_pretrained(os.path.join(folder, "transformer"))
-        text_encoder.to(torch.bfloat16).save_pretrained(os.path.join(folder, "text_encoder"))
+        for name, model in (("transformer", transformer), ("text_encoder", text_encoder)):
+            save_weights(model, os.path.join(folder, name))
     write_json(os.path.join(folder, "processor", "preprocessor_config.json"), PREPROCESSOR)
     write_json(os.path.join(folder, "qwen_image.json"), DEFAULTS)
     size = folder_bytes(folder)

@@ -10,7 +10,6 @@ from tokenizer import EDIT_DROP, EDIT_TEMPLATE, TEXT_DROP, TEXT_TEMPLATE
 PATCH, MERGE = 14, 2  # of the vision tower
 PIXEL_MEAN = (0.48145466, 0.4578275, 0.40821073)  # of Qwen2-VL's image processor
 PIXEL_STD = (0.26862954, 0.26130258, 0.27577711)
-KINDS = ("color", "background", "both")
 NO_TEXT_SHARE = 0.1  # share of the samples with an empty text, for true CFG
 
 
@@ -77,8 +76,9 @@ def check_positions(text_encoder, tokenizer):
     with torch.no_grad():
         embed_edit(text_encoder, tokenizer, ["x"], torch.zeros(1, 140, 140, 3, dtype=torch.uint8))
     hook.remove()
-    _, height, width = seen[0]
-    assert (height != width).any(), "the positions are one-dimensional"
+    positions = seen[0]
+    three_axes = positions is not None and bool((positions[1] != positions[2]).any())
+    assert three_axes, "the positions are one-dimensional"
 
 
 def flow_loss(transformer, embeds, latents, shift, reference=None):
@@ -137,18 +137,13 @@ class Edits:
     def __init__(self, groups):
         self.groups = groups
         self.counts = [len(group["edits"]) for group in groups]
-        self.wanted = [
-            [[k for k, e in enumerate(edits) if json.loads(e)["kind"] in KINDS] for edits in group["edits"]]
-            for group in groups
-        ]
 
     def loss(self, models, tokenizer, rng, args):
         transformer, text_encoder = models
-        number = rng.choices(range(len(self.groups)), self.counts)[0]
-        group = self.groups[number]
+        group = rng.choices(self.groups, self.counts)[0]
         edits = group["edits"]
         index = [rng.randrange(len(edits)) for _ in range(args.edit_batch // args.processes)]
-        which = [rng.choice(self.wanted[number][i]) for i in index]
+        which = [rng.randrange(len(edits[i])) for i in index]
         texts = [
             " " if rng.random() < NO_TEXT_SHARE else instruction(json.loads(edits[i][k]), rng)
             for i, k in zip(index, which)
