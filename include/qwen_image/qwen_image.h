@@ -150,6 +150,9 @@ void RemoveResumeState(const Picture& picture);
 
 struct GenerateHooks {
   std::function<void(const Progress&)> on_progress;  // called on the generating thread
+  // After every step but the last: what the picture is going to be, at most 256 pixels wide and high. Each
+  // costs the decoding of so small a picture.
+  std::function<void(const RgbImage&)> on_preview = {};
   const CancelFlag* cancel = nullptr;     // looked at between blocks; stops with ErrorKind::kInterrupted
   CheckpointSink* checkpoints = nullptr;  // sees, and may change, every intermediate tensor
   std::function<void(const std::string&)> on_note;  // what a user should know though it is no error

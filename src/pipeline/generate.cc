@@ -11,6 +11,7 @@
 #include "model/latents.h"
 #include "pipeline/alignment.h"
 #include "pipeline/memory_check.h"
+#include "pipeline/preview.h"
 #include "pipeline/resume.h"
 #include "pipeline/stages.h"
 #include "pipeline/step_cache.h"
@@ -157,6 +158,9 @@ Picture Pipeline::Generate(const GenerateRequest& request, const GenerateHooks& 
       RestoreUnmasked(pictures.mask, MixWithNoise(pictures.source, noise, sigma), latents);
     }
     kept.Save(step + 1, latents, step_cache);
+    if (hooks.on_preview && step + 1 < settings.steps_run())
+      hooks.on_preview(
+          Preview(model, run, latents, velocity, schedule.sigmas[static_cast<size_t>(step + 1)]));
   }
   report(Progress::Stage::kDenoise, settings.steps_run());
   run.tap("final_latents_packed", latents);

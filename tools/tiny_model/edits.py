@@ -49,7 +49,7 @@ def sample_free_scene(rng, size):
     width, height = size
     scale = min(width, height) / BASE_SIZE
     background = rng.choice(list(COLORS))
-    shapes, objects = rng.sample(SHAPES, rng.choice([1, 1, 2])), []
+    shapes, objects = rng.sample(SHAPES, rng.choice([1, 2])), []
     for shape in shapes:
         for _ in range(20):
             r = rng.uniform(14, 46 if len(shapes) == 1 else 28) * scale

@@ -3,6 +3,7 @@ import json
 
 import torch
 
+from copy_guide import WEIGHT, CopyGuide
 from edits import instruction
 from scenes import vary
 from tokenizer import EDIT_DROP, EDIT_TEMPLATE, TEXT_DROP, TEXT_TEMPLATE
@@ -11,6 +12,7 @@ PATCH, MERGE = 14, 2  # of the vision tower
 PIXEL_MEAN = (0.48145466, 0.4578275, 0.40821073)  # of Qwen2-VL's image processor
 PIXEL_STD = (0.26862954, 0.26130258, 0.27577711)
 NO_TEXT_SHARE = 0.1  # share of the samples with an empty text, for true CFG
+CHOICE_SHARE = 0.3  # share of the edits which surely ask for one of two shapes
 
 
 def pack(z):
@@ -117,7 +119,7 @@ class Captions:
         self.latents, self.captions = latents, captions
         self.counts = [len(group) for group in captions]
 
-    def loss(self, models, tokenizer, rng, args):
+    def loss(self, models, tokenizer, rng, args, guide):
         transformer, text_encoder = models
         group = rng.choices(range(len(self.counts)), self.counts)[0]
         index = [rng.randrange(self.counts[group]) for _ in range(args.caption_batch // args.processes)]
@@ -129,6 +131,10 @@ class Captions:
         return flow_loss(transformer, embeds, self.latents[group][index], args.shift)
 
 
+def is_choice(edit):
+    return edit["kind"] == "color" and not edit["only"]
+
+
 class Edits:
     """Batches of edits; groups: see data.make_pairs."""
 
@@ -136,18 +142,35 @@ class Edits:
 
     def __init__(self, groups):
         self.groups = groups
-        self.counts = [len(group["edits"]) for group in groups]
-
-    def loss(self, models, tokenizer, rng, args):
-        transformer, text_encoder = models
-        group = rng.choices(self.groups, self.counts)[0]
-        edits = group["edits"]
-        index = [rng.randrange(len(edits)) for _ in range(args.edit_batch // args.processes)]
-        which = [rng.randrange(len(edits[i])) for i in index]
-        texts = [
-            " " if rng.random() < NO_TEXT_SHARE else instruction(json.loads(edits[i][k]), rng)
-            for i, k in zip(index, which)
+        self.edits = [[[json.loads(e) for e in row] for row in group["edits"]] for group in groups]
+        self.counts = [len(edits) for edits in self.edits]
+        # The hardest: one of two different shapes is meant.
+        self.choices = [
+            [(i, k) for i, row in enumerate(edits) for k, edit in enumerate(row) if is_choice(edit)]
+            for edits in self.edits
         ]
+
+    def sample(self, group, rng):
+        if rng.random() < CHOICE_SHARE:
+            return rng.choice(self.choices[group])
+        i = rng.randrange(self.counts[group])
+        return i, rng.randrange(len(self.edits[group][i]))
+
+    def loss(self, models, tokenizer, rng, args, guide):
+        """guide: how much the copy guide counts."""
+        transformer, text_encoder = models
+        number = rng.choices(range(len(self.groups)), self.counts)[0]
+        group, edits = self.groups[number], self.edits[number]
+        chosen = [self.sample(number, rng) for _ in range(args.edit_batch // args.processes)]
+        texts = [
+            " " if rng.random() < NO_TEXT_SHARE else instruction(edits[i][k], rng)
+            for i, k in chosen
+        ]
+        index, which = map(list, zip(*chosen))
         embeds = embed_edit(text_encoder, tokenizer, texts, group["condition"][index])
         after, before = group["after"][index, which], group["before"][index]
-        return flow_loss(transformer, embeds, after, args.edit_shift, before)
+        with CopyGuide() as copying:
+            loss = flow_loss(transformer, embeds, after, args.edit_shift, before)
+        if guide > 0:
+            loss = loss + WEIGHT * guide * copying.loss(pack(before).shape[1])
+        return loss

@@ -14,6 +14,7 @@ import torch
 import torch.distributed as dist
 import torch.multiprocessing as mp
 
+from copy_guide import FADE_OUT
 from tasks import check_positions
 
 WARMUP_STEPS = 100
@@ -111,12 +112,12 @@ def work(rank, args, tokenizer, models, tasks):
     training = Training(args, copy.deepcopy(models))
     torch.manual_seed(1000 * training.step + rank)
     rng = random.Random(1000 * training.step + rank)
-    log, start = [], time.time() - training.seconds
+    log, start, done = [], time.time() - training.seconds, 0.0
     while True:
         training.optimizer.zero_grad(set_to_none=False)
-        losses = []
+        losses, guide = [], max(0.0, 1 - done / FADE_OUT)
         for task in tasks:
-            loss = task.loss(training.models, tokenizer, rng, args)
+            loss = task.loss(training.models, tokenizer, rng, args, guide)
             loss.backward()
             losses.append(loss.item())
         *losses, training.seconds = training.share(losses + [time.time() - start])

@@ -1,0 +1,64 @@
+// The queue of jobs and what became of them. One thread draws; every function may be called from any thread.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "job.h"
+
+namespace qwen_image::server {
+
+struct JobLimits {
+  int64_t queue = 16;  // jobs that wait
+  int64_t kept = 200;  // finished jobs with their pictures on disk; the oldest go first
+};
+
+// Thrown by Submit when no more jobs can wait.
+struct QueueFull {
+  int64_t waiting = 0;
+  int64_t retry_after_seconds = 1;  // when a place may be free, from the last jobs' times
+};
+
+// What an observer is told.
+struct JobEvent {
+  enum class Kind { kProgress, kPreview, kEnd } kind = Kind::kProgress;
+  std::string preview_png;  // of kPreview
+};
+using JobObserver =
+    std::function<void(const Job&, const JobEvent&)>;  // called on the drawing thread: be quick
+
+class Jobs {
+ public:
+  // The folder holds finished jobs; those that an earlier process left are there again.
+  Jobs(const Pipeline& pipeline, std::filesystem::path folder, JobLimits limits);
+  ~Jobs();  // stops drawing; what has not finished is recorded as interrupted
+
+  // Checks the request first (Pipeline::Check). Throws Error, QueueFull.
+  std::string Submit(JobRequest request);
+  std::optional<Job> Find(const std::string& id) const;
+  std::vector<Job> List() const;  // newest first
+  // Stops it within a step. False: there is no such job, or it has ended.
+  bool Cancel(const std::string& id);
+  // Forgets a job that has ended, and its pictures. False: there is none.
+  bool Remove(const std::string& id);
+  // The bytes of a finished picture (PNG, its settings inside), or none.
+  std::optional<std::string> ReadPng(const std::string& id, int64_t index) const;
+
+  // The observer hears of the job until it has ended (kEnd, once, at once if it has) or the handle is gone.
+  class Subscription;
+  std::shared_ptr<Subscription> Subscribe(const std::string& id, JobObserver observer);
+
+  // No new jobs; the running one and, with `finish_queue`, the waiting ones are finished. Returns when done.
+  void Drain(bool finish_queue);
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace qwen_image::server

@@ -1,0 +1,49 @@
+#include "pipeline/preview.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+namespace qwen_image {
+namespace {
+
+constexpr const char* kTiny = QWEN_IMAGE_SOURCE_DIR "/models/tiny";
+
+double MeanSquare(const std::vector<uint8_t>& a, const std::vector<uint8_t>& b) {
+  double sum = 0;
+  for (size_t i = 0; i < a.size(); ++i) sum += std::pow(static_cast<double>(a[i]) - b[i], 2);
+  return sum / static_cast<double>(a.size());
+}
+
+TEST(Preview, ComesNearerToThePictureAndLeavesItAlone) {
+  const Pipeline pipeline(kTiny);
+  GenerateRequest request{.prompt = "a red circle on a blue background", .steps = 6, .seed = 3};
+  const Picture unwatched = pipeline.Generate(request);
+  std::vector<RgbImage> previews;
+  const Picture picture =
+      pipeline.Generate(request, {.on_preview = [&](const RgbImage& p) { previews.push_back(p); }});
+  EXPECT_EQ(picture.rgb, unwatched.rgb);
+  ASSERT_EQ(previews.size(), 5u);
+  for (const RgbImage& preview : previews) {
+    ASSERT_EQ(preview.width, picture.width);
+    ASSERT_EQ(preview.height, picture.height);
+  }
+  const double first = MeanSquare(previews.front().pixels, picture.rgb);
+  const double last = MeanSquare(previews.back().pixels, picture.rgb);
+  EXPECT_LT(last, first / 4);
+  EXPECT_LT(last, 100);  // 28 dB
+}
+
+TEST(Preview, OfALargePictureIsSmall) {
+  const Pipeline pipeline(kTiny);
+  GenerateRequest request{
+      .prompt = "a red circle", .width = 640, .height = 272, .steps = 2, .cfg = 1.0, .seed = 3};
+  std::vector<RgbImage> previews;
+  pipeline.Generate(request, {.on_preview = [&](const RgbImage& p) { previews.push_back(p); }});
+  ASSERT_EQ(previews.size(), 1u);
+  EXPECT_EQ(previews[0].width, 208);  // 80 latents, by threes: 26
+  EXPECT_EQ(previews[0].height, 88);  // 34 latents: 11
+}
+
+}  // namespace
+}  // namespace qwen_image
