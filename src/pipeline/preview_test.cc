@@ -15,7 +15,7 @@ double MeanSquare(const std::vector<uint8_t>& a, const std::vector<uint8_t>& b) 
   return sum / static_cast<double>(a.size());
 }
 
-TEST(Preview, ComesNearerToThePictureAndLeavesItAlone) {
+TEST(Preview, ShowsThePictureToComeAndLeavesItAlone) {
   const Pipeline pipeline(kTiny);
   GenerateRequest request{.prompt = "a red circle on a blue background", .steps = 6, .seed = 3};
   const Picture unwatched = pipeline.Generate(request);
@@ -28,10 +28,10 @@ TEST(Preview, ComesNearerToThePictureAndLeavesItAlone) {
     ASSERT_EQ(preview.width, picture.width);
     ASSERT_EQ(preview.height, picture.height);
   }
-  const double first = MeanSquare(previews.front().pixels, picture.rgb);
-  const double last = MeanSquare(previews.back().pixels, picture.rgb);
-  EXPECT_LT(last, first / 4);
-  EXPECT_LT(last, 100);  // 28 dB
+  // Decoding the noisy latents themselves would be far off (over 10,000 at first).
+  EXPECT_LT(MeanSquare(previews[0].pixels, picture.rgb), 2000);
+  EXPECT_LT(MeanSquare(previews[2].pixels, picture.rgb), 500);
+  EXPECT_LT(MeanSquare(previews[4].pixels, picture.rgb), 10);
 }
 
 TEST(Preview, OfALargePictureIsSmall) {
