@@ -85,10 +85,6 @@ std::filesystem::path NumberedOutput(const std::filesystem::path& output, size_t
   return output.parent_path() / name;
 }
 
-}  // namespace
-
-namespace {
-
 // Pictures to start from. All are read before a model is loaded: a wrong name should not cost minutes.
 void ReadPictures(const GenerateOptions& o, const Note& note, GenerateRequest& request) {
   const auto read = [&](const std::filesystem::path& path) {

@@ -53,7 +53,18 @@ int ExitCode(ErrorKind kind) {
 }
 
 std::string ParseErrorText(const CLI::App& app, const CLI::ParseError& error) {
-  if (!app.get_subcommands().empty()) return error.what();
+  const auto commands = app.get_subcommands();
+  if (!commands.empty()) {
+    const std::vector<std::string> words = commands.front()->remaining();
+    const auto said = [&](const char* word) {
+      return std::find(words.begin(), words.end(), word) != words.end();
+    };
+    if (commands.front()->get_name() == "generate" && (said("-i") || said("--input-image")))
+      return "generate begins with a text; to change a picture use: qwen-image edit TEXT --input-image "
+             "PICTURE, or "
+             "generate with --init-image PICTURE";
+    return error.what();
+  }
   for (const std::string& word : app.remaining()) {
     if (!word.starts_with('-')) return fmt::format("there is no command {}", Quoted(word));
   }

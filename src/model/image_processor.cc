@@ -23,11 +23,6 @@ int64_t CutToScaleFactor(int64_t side) {
   return side - side % kVaeScaleFactor;
 }
 
-// Pillow's convert("L"): ITU-R 601-2 luma in 16-bit fixed point.
-uint8_t Luma(const uint8_t* rgb) {
-  return static_cast<uint8_t>((rgb[0] * 19595 + rgb[1] * 38470 + rgb[2] * 7471 + 0x8000) >> 16);
-}
-
 Tensor BinaryMask(const GreyImage& grey) {
   Tensor mask({1, 1, grey.height, grey.width});
   // 127 / 255 is below a half, 128 / 255 above it.
@@ -126,14 +121,6 @@ Tensor PreprocessForVae(const RgbImage& image, int64_t width, int64_t height, Th
     }
   });
   return out;
-}
-
-Tensor PreprocessMask(const RgbImage& mask, int64_t width, int64_t height, ThreadPool& pool) {
-  const RgbImage resized =
-      Resize(mask, CutToScaleFactor(width), CutToScaleFactor(height), ResizeFilter::kLanczos, pool);
-  GreyImage grey{resized.width, resized.height, std::vector<uint8_t>(resized.pixels.size() / 3)};
-  for (size_t i = 0; i < grey.pixels.size(); ++i) grey.pixels[i] = Luma(resized.pixels.data() + 3 * i);
-  return BinaryMask(grey);
 }
 
 Tensor PreprocessMask(const GreyImage& mask, int64_t width, int64_t height, ThreadPool& pool) {

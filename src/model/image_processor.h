@@ -21,7 +21,6 @@ Tensor PreprocessForVae(const RgbImage& image, int64_t width, int64_t height, Th
 
 // Lanczos to (width, height), then to grey, then 1 where it is at least half as bright as white, else 0:
 // [1, 1, height, width].
-Tensor PreprocessMask(const RgbImage& mask, int64_t width, int64_t height, ThreadPool& pool);
 Tensor PreprocessMask(const GreyImage& mask, int64_t width, int64_t height, ThreadPool& pool);
 
 // The mask beside packed latents: [1, 1, height, width] → [1, grid tokens, 4 · channels].

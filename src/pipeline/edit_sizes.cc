@@ -20,9 +20,9 @@ ImageSize CalculateDimensions(int64_t target_area, double ratio) {
   const double columns = std::nearbyint(width / kMultiple), rows = std::nearbyint(height / kMultiple);
   if (!(columns >= 1 && rows >= 1 && columns <= kMaxSide / kMultiple && rows <= kMaxSide / kMultiple)) {
     Fail(ErrorKind::kBadInput,
-         "a picture {:.4g} times as wide as high cannot be edited: at {} pixels it would be {:.0f}x{:.0f}. "
-         "Cut "
-         "it to a less extreme shape",
+         "{:.4g} times as wide as high, it cannot be edited: at {} pixels it would be {:.0f}x{:.0f}. Cut it "
+         "to "
+         "a less extreme shape",
          ratio, target_area, width, height);
   }
   return {static_cast<int64_t>(columns) * kMultiple, static_cast<int64_t>(rows) * kMultiple};
@@ -33,8 +33,12 @@ EditInputSizes SizesOf(ImageSize input, const EditAreas& areas) {
     Fail(ErrorKind::kUsage, "an input picture of {}x{} has no pixels", input.width, input.height);
   }
   const double ratio = Quotient(input.width, input.height);
-  const ImageSize vae = CalculateDimensions(areas.vae_area, ratio);
-  return {input, areas.condition_area ? CalculateDimensions(*areas.condition_area, ratio) : vae, vae};
+  try {
+    const ImageSize vae = CalculateDimensions(areas.vae_area, ratio);
+    return {input, areas.condition_area ? CalculateDimensions(*areas.condition_area, ratio) : vae, vae};
+  } catch (const Error& error) {
+    Fail(error.kind(), "the picture of {}x{}: {}", input.width, input.height, error.message());
+  }
 }
 
 }  // namespace qwen_image

@@ -102,6 +102,15 @@ TEST(SizesOf, FollowTheModelsAreas) {
   EXPECT_EQ(sizes.condition, (ImageSize{96, 96}));
 }
 
+TEST(SizesOf, SayWhichPictureIsTooNarrow) {
+  try {
+    SizesOf({4, 4000}, {});
+    FAIL() << "no error";
+  } catch (const Error& error) {
+    EXPECT_THAT(error.message(), testing::HasSubstr("the picture of 4x4000"));
+  }
+}
+
 TEST(SizesOf, RefuseAPictureWithoutPixels) { EXPECT_THROW(SizesOf({0, 10}, {}), Error); }
 
 }  // namespace

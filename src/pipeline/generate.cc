@@ -84,6 +84,9 @@ Picture Pipeline::Generate(const GenerateRequest& request, const GenerateHooks& 
   const Settings settings = model.Resolve(request);
   CheckCanBeWatched(request, hooks);
   if (model.check_memory) CheckWorkspaceFits(model, request, settings);
+  if (hooks.on_note) {
+    for (const std::string& note : SizeNotes(request, settings)) hooks.on_note(note);
+  }
   const CancelFlag never;
   Progress progress{
       .stage = Progress::Stage::kEncodePrompt, .step = 0, .steps = settings.steps_run(), .fraction = 0};

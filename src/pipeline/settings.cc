@@ -49,10 +49,6 @@ void CheckLatents(const InitialLatents& latents, TokenGrid grid, int64_t channel
   }
 }
 
-}  // namespace
-
-namespace {
-
 // A picture to begin with is drawn at its own size, if that is about what the model is made for; else at the
 // model's area. The ratio stays as far as whole tokens allow.
 ImageSize SizeLike(ImageSize source, const Defaults& defaults) {
@@ -86,6 +82,22 @@ void CheckCanEdit(const EditModel& edit, size_t images) {
          images);
   if (images > kMostImages)
     Fail(ErrorKind::kUsage, "{} input images are too many; at most {} are taken", images, kMostImages);
+}
+
+// How much wider one shape is than another, or narrower: 1 for the same.
+double Stretch(ImageSize a, ImageSize b) {
+  const double quotient = static_cast<double>(a.width * b.height) / static_cast<double>(a.height * b.width);
+  return std::max(quotient, 1 / quotient);
+}
+
+constexpr double kMostStretch = 1.1;
+
+void CheckNotSquashed(ImageSize original, const Settings& s) {
+  if (Stretch(original, {s.width, s.height}) > kMostStretch)
+    Fail(ErrorKind::kUsage,
+         "a result of {}x{} would be squashed to keep the picture's size of {}x{}; leave out either the size "
+         "or keep-size",
+         s.width, s.height, original.width, original.height);
 }
 
 // The size to draw at: as asked for, else as the pictures or the model suggest.
@@ -124,6 +136,7 @@ void ResolveSize(const GenerateRequest& request, const Defaults& defaults, const
   const bool blends = source && request.blend && (request.mask || request.outpaint.any());
   const bool as_original = request.keep_size || (blends && !request.width && !request.height);
   if (request.keep_size && !original) Fail(ErrorKind::kUsage, "there is no picture whose size could be kept");
+  if (request.keep_size && (request.width || request.height)) CheckNotSquashed(*original, s);
   s.output_width = as_original ? original->width : s.width;
   s.output_height = as_original ? original->height : s.height;
 }
@@ -168,6 +181,24 @@ Settings ResolveSettings(const GenerateRequest& request, const Defaults& default
   }
   if (request.latents) CheckLatents(*request.latents, s.grid, latent_channels);
   return s;
+}
+
+std::vector<std::string> SizeNotes(const GenerateRequest& request, const Settings& s) {
+  constexpr double kMostEnlargement = 1.5;
+  std::vector<std::string> notes;
+  if (request.mask) {
+    const RgbImage& image = request.init_image ? *request.init_image : request.input_images.front();
+    const ImageSize picture = {image.width, image.height}, mask = {request.mask->width, request.mask->height};
+    if (Stretch(picture, mask) > kMostStretch)
+      notes.push_back(
+          fmt::format("the mask of {}x{} has another shape than the picture of {}x{}, and is stretched to it",
+                      mask.width, mask.height, picture.width, picture.height));
+  }
+  if (static_cast<double>(s.output_width) > kMostEnlargement * static_cast<double>(s.width))
+    notes.push_back(
+        fmt::format("the picture is drawn at {}x{}, the size the model is made for, and enlarged to {}x{}",
+                    s.width, s.height, s.output_width, s.output_height));
+  return notes;
 }
 
 Schedule ScheduleOf(const SchedulerConfig& scheduler, const Settings& settings) {

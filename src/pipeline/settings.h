@@ -42,6 +42,9 @@ struct EditModel {
 Settings ResolveSettings(const GenerateRequest& request, const Defaults& defaults, int64_t latent_channels,
                          const EditModel& edit = {});
 
+// What the user should know about sizes: a mask that is stretched, a result that is enlarged.
+std::vector<std::string> SizeNotes(const GenerateRequest& request, const Settings& settings);
+
 // The noise levels of the steps that are run.
 Schedule ScheduleOf(const SchedulerConfig& scheduler, const Settings& settings);
 

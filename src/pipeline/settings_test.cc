@@ -273,5 +273,32 @@ TEST(PictureSettings, EditsThatAreImpossibleAreRefused) {
   EXPECT_EQ(message(request, Edits("edit-2511")), "(no error)");
 }
 
+TEST(PictureSettings, AResultIsNotSquashedToKeepASize) {
+  GenerateRequest request;
+  request.init_image = Blank(128, 128);
+  request.keep_size = true;
+  request.width = 64, request.height = 128;
+  EXPECT_THAT(UsageError(request),
+              testing::HasSubstr("64x128 would be squashed to keep the picture's size of 128x128"));
+  request.width = 128;
+  EXPECT_EQ(UsageError(request), "(no error)");
+  request.width.reset(), request.height.reset();
+  request.init_image = Blank(100, 37);  // 96x32: whole tokens, no wish of the user's
+  EXPECT_EQ(UsageError(request), "(no error)");
+}
+
+TEST(PictureSettings, NotesSayWhatIsStretchedAndEnlarged) {
+  GenerateRequest request;
+  request.init_image = Blank(64, 32);
+  const auto notes = [&] { return SizeNotes(request, ResolveSettings(request, kDefaults, kChannels)); };
+  request.mask = GreyImage{2, 1, {255, 255}};
+  EXPECT_THAT(notes(), testing::IsEmpty());
+  request.mask = GreyImage{1, 2, {255, 255}};
+  EXPECT_THAT(notes(), testing::ElementsAre(testing::HasSubstr("mask of 1x2 has another shape")));
+  request.mask.reset();
+  request.outpaint = {.right = 640, .bottom = 320};
+  EXPECT_THAT(notes(), testing::ElementsAre(testing::HasSubstr("enlarged to 704x352")));
+}
+
 }  // namespace
 }  // namespace qwen_image

@@ -46,8 +46,9 @@ std::string EncodersIdentity(const Pipeline::Impl& model, const SeenPictures& pi
 
 std::string CauseOfNan(const Pipeline::Impl& model) {
   constexpr std::chrono::seconds kPatience(10);
-  const std::string found =
-      FindNonFinite({&model.vae.store(), &model.transformer.store(), &model.text_encoder.store()}, kPatience);
+  const WeightStore* vision = model.opened_vision_encoder ? &model.opened_vision_encoder->store() : nullptr;
+  const std::string found = FindNonFinite(
+      {&model.vae.store(), &model.transformer.store(), &model.text_encoder.store(), vision}, kPatience);
   return found.empty() ? "the weights are damaged, or the guidance scale does not suit them" : found;
 }
 

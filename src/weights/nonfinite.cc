@@ -50,6 +50,7 @@ std::string FindNonFinite(std::initializer_list<const WeightStore*> stores, std:
   const Clock::time_point deadline = Clock::now() + time;
   std::vector<const WeightTensor*> tensors;
   for (const WeightStore* store : stores) {
+    if (!store) continue;
     for (const auto& [name, tensor] : store->tensors()) {
       // What nobody could read or decide about was not computed with either.
       if (tensor.problem().empty() && tensor.settled()) tensors.push_back(&tensor);
