@@ -3,10 +3,10 @@
 include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 
-# Shared, because its users then need none of the libraries it is made with, and see the public symbols only. These
-# objects are taken as they are: from an archive the linker would leave out what only users call.
-add_library(qwen_image SHARED $<TARGET_OBJECTS:qwen_image_c_api> $<TARGET_OBJECTS:qwen_image_pipeline>
-  $<TARGET_OBJECTS:qwen_image_files>)
+# Shared, because its users then need none of the libraries it is made with, and see the public symbols only. The C API
+# reaches all that is public, so that the linker takes from the archives what is needed, and leaves out what only the
+# program uses.
+add_library(qwen_image SHARED $<TARGET_OBJECTS:qwen_image_c_api>)
 add_library(qwen_image::qwen_image ALIAS qwen_image)
 target_link_libraries(qwen_image PRIVATE qwen_image_c_api)
 # Templates of the standard library are never hidden by the compiler, so the linker hides them.
@@ -36,6 +36,6 @@ install(FILES ${CMAKE_CURRENT_BINARY_DIR}/qwen_image-config.cmake
   ${CMAKE_CURRENT_BINARY_DIR}/qwen_image-config-version.cmake DESTINATION ${PACKAGE_FOLDER})
 
 # From the folder of the .pc file back to the prefix.
-file(RELATIVE_PATH PREFIX_FROM_PC /${CMAKE_INSTALL_LIBDIR}/pkgconfig /)
+file(RELATIVE_PATH PREFIX_FROM_PC /prefix/${CMAKE_INSTALL_LIBDIR}/pkgconfig /prefix)
 configure_file(cmake/qwen_image.pc.in qwen_image.pc @ONLY)
 install(FILES ${CMAKE_CURRENT_BINARY_DIR}/qwen_image.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)

@@ -14,6 +14,7 @@ import numpy as np
 import qwen_image
 from PIL import Image
 
+TINY = Path(qwen_image.__file__).parent / "models" / "tiny"
 SMALL = {"width": 64, "height": 32, "steps": 2, "cfg": 1.0}
 
 
@@ -37,7 +38,7 @@ class Pictures(ModuleTest):
             self.skipTest("the program is not at hand")
         path = self.folder / "program.png"
         arguments = "--size 64x32 --steps 2 --cfg 2.5 --seed 7 --negative-prompt blue --no-prompt-cache -q".split()
-        subprocess.run([program, "generate", "a red circle", "-o", path, *arguments], check=True)
+        subprocess.run([program, "generate", "a red circle", "-m", TINY, "-o", path, *arguments], check=True)
         picture = self.pipeline.generate("a red circle", "blue", 64, 32, 2, 2.5, 7)
         np.testing.assert_array_equal(picture.array, np.asarray(Image.open(path)))
 
@@ -86,11 +87,10 @@ class Models(ModuleTest):
         self.assertRegex(qwen_image.__version__, r"^\d+\.\d+")
 
     def test_options_reach_the_model(self):
-        tiny = Path(qwen_image.__file__).parent / "models" / "tiny"
         cache = self.folder / "cache"
         names = ("transformer", "text_encoder", "vae", "tokenizer")
         pipeline = qwen_image.Pipeline(
-            threads=1, precision="exact", prompt_cache=cache, variant="edit-2509", **{name: tiny / name for name in names}
+            threads=1, precision="exact", prompt_cache=cache, variant="edit-2509", **{name: TINY / name for name in names}
         )
         self.assertEqual((pipeline.variant, pipeline.threads), ("edit-2509", 1))
         pipeline.generate("a red circle", **SMALL)
@@ -138,7 +138,7 @@ class Inputs(ModuleTest):
 
     def test_repairs(self):
         """A mask as an array of bytes or truths, as a Pillow image, as a file: what it does not cover stays."""
-        settings = {"init_image": self.picture, "strength": 1.0, "steps": 2, "cfg": 1.0, "seed": 5}
+        settings = {"init_image": self.picture, "strength": 1.0, "keep_size": True, "steps": 2, "cfg": 1.0, "seed": 5}
         mask = np.zeros((32, 64), np.uint8)
         mask[:, 32:] = 255
         path = self.folder / "mask.png"
