@@ -14,6 +14,7 @@ set(EXPORTS ${PROJECT_SOURCE_DIR}/cmake/exports.map)
 target_link_options(qwen_image PRIVATE -Wl,--version-script=${EXPORTS} -Wl,--no-undefined)
 set_target_properties(qwen_image PROPERTIES LINK_DEPENDS ${EXPORTS} LINKER_LANGUAGE CXX
   VERSION ${PROJECT_VERSION} SOVERSION ${PROJECT_VERSION_MAJOR}.${PROJECT_VERSION_MINOR})
+target_compile_features(qwen_image INTERFACE cxx_std_17)
 target_include_directories(qwen_image INTERFACE $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include>
   $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
 

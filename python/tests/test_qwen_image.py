@@ -14,6 +14,7 @@ import numpy as np
 import qwen_image
 from PIL import Image
 
+os.environ.pop("QWEN_IMAGE_MODEL", None)
 TINY = Path(qwen_image.__file__).parent / "models" / "tiny"
 SMALL = {"width": 64, "height": 32, "steps": 2, "cfg": 1.0}
 
