@@ -77,7 +77,7 @@ class InstalledTree(unittest.TestCase):
 
     def test_only_public_symbols_are_exported(self):
         lines = self.run_command("nm", "-DC", "--defined-only", self.library).splitlines()
-        exported = {re.sub(r"\(.*", "", line.split(maxsplit=2)[2]) for line in lines}
+        exported = {re.sub(r"(\[abi:|\().*", "", line.split(maxsplit=2)[2]) for line in lines}
         header = (self.prefix / "include/qwen_image/c_api.h").read_text(encoding="utf-8")
         in_c = set(re.findall(r"QWEN_IMAGE_API[^;(]*?(qwen_image_\w+)\(", header))
         self.assertGreater(len(in_c), 40)
