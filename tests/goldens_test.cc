@@ -8,10 +8,10 @@
 #include <cmath>
 #include <filesystem>
 
-#include "files/image.h"
 #include "files/png.h"
 #include "parity/report.h"
 #include "parity/run_recorder.h"
+#include "qwen_image/image_file.h"
 #include "qwen_image/qwen_image.h"
 
 namespace qwen_image {

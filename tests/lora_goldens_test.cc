@@ -8,11 +8,11 @@
 #include <cstring>
 #include <filesystem>
 
-#include "core/cancel.h"
 #include "core/checkpoint.h"
 #include "files/json.h"
 #include "files/safetensors.h"
 #include "model/transformer.h"
+#include "qwen_image/cancel.h"
 #include "qwen_image/qwen_image.h"
 #include "weights/inspect/testing.h"
 

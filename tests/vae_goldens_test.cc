@@ -6,11 +6,11 @@
 #include <algorithm>
 #include <filesystem>
 
-#include "core/cancel.h"
 #include "model/vae.h"
 #include "parity/compare.h"
 #include "parity/report.h"
 #include "parity/run_recorder.h"
+#include "qwen_image/cancel.h"
 
 namespace qwen_image {
 namespace {

@@ -1,7 +1,7 @@
 #pragma once
 
-#include "core/cancel.h"
 #include "options.h"
+#include "qwen_image/cancel.h"
 
 namespace qwen_image {
 

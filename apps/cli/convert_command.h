@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "core/cancel.h"
+#include "qwen_image/cancel.h"
 #include "qwen_image/model_files.h"
 
 namespace CLI {

@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "core/cancel.h"
+#include "qwen_image/cancel.h"
 #include "qwen_image/model_files.h"
 
 namespace CLI {

@@ -7,10 +7,10 @@
 #include <sstream>
 
 #include "core/fail.h"
-#include "files/image.h"
 #include "files/npy.h"
 #include "files/output_file.h"
 #include "files/text.h"
+#include "qwen_image/image_file.h"
 
 namespace qwen_image {
 namespace {

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "core/cancel.h"
+#include "qwen_image/cancel.h"
 
 namespace CLI {
 class App;

@@ -10,10 +10,8 @@
 #include "checkpoint_list.h"
 #include "compare_command.h"
 #include "convert_command.h"
-#include "core/cancel.h"
 #include "core/fail.h"
 #include "doctor_command.h"
-#include "files/mmap_guard.h"
 #include "files/text.h"
 #include "generate_command.h"
 #include "inspect_command.h"
@@ -21,7 +19,9 @@
 #include "options.h"
 #include "print.h"
 #include "pull_command.h"
+#include "qwen_image/cancel.h"
 #include "qwen_image/qwen_image.h"
+#include "qwen_image/truncation_guard.h"
 
 namespace qwen_image {
 namespace {

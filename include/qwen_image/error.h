@@ -6,6 +6,8 @@
 #include <string>
 #include <utility>
 
+#include "qwen_image/export.h"
+
 namespace qwen_image {
 
 enum class ErrorKind {
@@ -17,7 +19,7 @@ enum class ErrorKind {
   kInternal,     // a bug in this program
 };
 
-class Error : public std::exception {
+class QWEN_IMAGE_API Error : public std::exception {
  public:
   Error(ErrorKind kind, std::string message) : kind_(kind), message_(std::move(message)) {}
   ErrorKind kind() const { return kind_; }

@@ -20,13 +20,14 @@
 #include <string>
 #include <vector>
 
+#include "qwen_image/cancel.h"
 #include "qwen_image/error.h"
+#include "qwen_image/export.h"
 #include "qwen_image/image.h"
 #include "qwen_image/model_files.h"
 
 namespace qwen_image {
 
-class CancelFlag;
 class CheckpointSink;
 
 // What the model's folder suggests (qwen_image.json), or the official pipeline's defaults.
@@ -146,7 +147,7 @@ struct Picture {
 };
 
 // When the picture is safe (or not wanted any more): removes its run's state, if there is one.
-void RemoveResumeState(const Picture& picture);
+QWEN_IMAGE_API void RemoveResumeState(const Picture& picture);
 
 struct GenerateHooks {
   std::function<void(const Progress&)> on_progress;  // called on the generating thread
@@ -172,7 +173,9 @@ struct PipelineOptions {
   std::filesystem::path prompt_cache = {};
 };
 
-class Pipeline {
+// A loaded model. Any thread may use it, but it draws one picture at a time: others wait. All processors work
+// on that one; a callback cannot draw with the pipeline that calls it.
+class QWEN_IMAGE_API Pipeline {
  public:
   explicit Pipeline(const ModelFiles& model, const PipelineOptions& options = {});
   ~Pipeline();
@@ -192,13 +195,13 @@ class Pipeline {
   // same pixels.
   std::string RunId(const GenerateRequest& request) const;
 
-  struct Impl;  // the library's own
+  struct QWEN_IMAGE_HIDDEN Impl;  // the library's own
   const Impl& impl() const { return *impl_; }
 
  private:
   std::unique_ptr<Impl> impl_;
 };
 
-const char* Version();
+QWEN_IMAGE_API const char* Version();
 
 }  // namespace qwen_image

@@ -6,15 +6,9 @@
 #include <string_view>
 #include <vector>
 
-#include "qwen_image/image.h"
+#include "qwen_image/image_file.h"
 
 namespace qwen_image {
-
-// Checked before anything is allocated for the pixels.
-struct ImageLimits {
-  int64_t max_side = 16384;
-  int64_t max_pixels = 100'000'000;
-};
 
 // A picture as its file has it: not turned yet, and with its transparency.
 struct DecodedImage {

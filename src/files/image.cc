@@ -1,10 +1,10 @@
-#include "files/image.h"
-
 #include <algorithm>
 #include <utility>
 
+#include "files/decoded_image.h"
 #include "files/mmap.h"
 #include "files/orientation.h"
+#include "qwen_image/image_file.h"
 
 namespace qwen_image {
 namespace {

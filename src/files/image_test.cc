@@ -1,6 +1,4 @@
 // Pictures as users send them. What Pillow reads from them: tools/reference/image_goldens.py.
-#include "files/image.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
@@ -11,6 +9,7 @@
 
 #include "files/image_testing.h"
 #include "files/testing.h"
+#include "qwen_image/image_file.h"
 
 namespace qwen_image {
 namespace {

@@ -6,11 +6,9 @@
 #include <cstddef>
 #include <span>
 
-namespace qwen_image {
+#include "qwen_image/truncation_guard.h"
 
-// Handles SIGBUS from now on, in the whole process; a fault outside of mapped files goes to the handler that
-// was there before. A program decides this, not the library. More than one call does no harm.
-void InstallTruncationGuard();
+namespace qwen_image {
 
 // For MappedFile: the ranges that the guard knows.
 class GuardedMapping;

@@ -1,4 +1,4 @@
-// PNG pictures: 8-bit RGB out, with text metadata (UTF-8, iTXt); metadata in.
+// PNG pictures in, and their text metadata. They are written by WritePng (qwen_image/image_file.h).
 #pragma once
 
 #include <filesystem>
@@ -7,15 +7,9 @@
 #include <string_view>
 
 #include "files/decoded_image.h"
-#include "qwen_image/image.h"
+#include "qwen_image/image_file.h"
 
 namespace qwen_image {
-
-// Written to a temporary name in the same folder and renamed: never a partial file under `path`. Nothing is
-// left behind on failure. Throws Error kCannotWrite.
-void WritePng(const std::filesystem::path& path, const RgbImage& image,
-              const std::map<std::string, std::string>& text);
-std::string EncodePng(const RgbImage& image);  // the file's bytes, without text
 
 // Throws Error kBadInput. `where` names the file in messages.
 DecodedImage DecodePng(std::string_view bytes, const std::string& where, const ImageLimits& limits);

@@ -7,11 +7,11 @@
 #include <string>
 #include <vector>
 
-#include "core/cancel.h"
 #include "hub/hub_client.h"
 #include "hub/hub_environment.h"
 #include "hub/pull_selection.h"
 #include "hub/repo_id.h"
+#include "qwen_image/cancel.h"
 
 namespace qwen_image {
 

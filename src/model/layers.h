@@ -5,11 +5,11 @@
 #include <string>
 #include <vector>
 
-#include "core/cancel.h"
 #include "core/tensor.h"
 #include "kernels/int8/matmul.h"
 #include "kernels/int8/weights.h"
 #include "kernels/kernels.h"
+#include "qwen_image/cancel.h"
 #include "qwen_image/qwen_image.h"
 #include "weights/weight_store.h"
 

@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "core/cancel.h"
+#include "qwen_image/cancel.h"
 #include "qwen_image/model_files.h"
 #include "weights/component.h"
 #include "weights/convert/conversion_report.h"

@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "core/cancel.h"
 #include "core/threads.h"
+#include "qwen_image/cancel.h"
 #include "qwen_image/qwen_image.h"
 #include "weights/variant.h"
 

@@ -5,7 +5,6 @@
 #include <cmath>
 #include <optional>
 
-#include "core/cancel.h"
 #include "core/fail.h"
 #include "kernels/resize.h"
 #include "model/latents.h"
@@ -15,6 +14,7 @@
 #include "pipeline/resume.h"
 #include "pipeline/stages.h"
 #include "pipeline/step_cache.h"
+#include "qwen_image/cancel.h"
 
 namespace qwen_image {
 namespace {
@@ -83,6 +83,7 @@ Picture Pipeline::Generate(const GenerateRequest& request, const GenerateHooks& 
   const Pipeline::Impl& model = *impl_;
   const Settings settings = model.Resolve(request);
   CheckCanBeWatched(request, hooks);
+  const Turns::Turn turn(model.turns);
   if (model.check_memory) CheckWorkspaceFits(model, request, settings);
   if (hooks.on_note) {
     for (const std::string& note : SizeNotes(request, settings)) hooks.on_note(note);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <filesystem>
+#include <mutex>
 #include <optional>
 
 #include "core/threads.h"
@@ -14,6 +15,7 @@
 #include "model/vision_encoder.h"
 #include "pipeline/prompt_cache.h"
 #include "pipeline/settings.h"
+#include "pipeline/turn.h"
 #include "qwen_image/qwen_image.h"
 #include "weights/model_parts.h"
 
@@ -42,8 +44,10 @@ struct Pipeline::Impl {
   Defaults defaults;
   std::filesystem::path vision_encoder_path;
   VisionProcessorConfig vision_processor;
+  mutable Turns turns;  // at what follows
   mutable ThreadPool pool;
   mutable PromptCache prompts;
+  mutable std::mutex vision_encoder_mutex;  // a request can be checked while a picture is drawn
   mutable std::optional<VisionEncoder> opened_vision_encoder;
   // Computed when first asked for: with resuming or a cache of prompts on disk.
   mutable std::string text_encoder_identity, vision_encoder_identity, transformer_identity;

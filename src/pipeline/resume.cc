@@ -114,6 +114,7 @@ std::string RunIdentity(const Pipeline::Impl& model, const GenerateRequest& requ
 }
 
 std::string Pipeline::RunId(const GenerateRequest& request) const {
+  const Turns::Turn turn(impl_->turns);
   const Settings settings = impl_->Resolve(request);
   const Schedule schedule = ScheduleOf(impl_->scheduler, settings);
   return Sha256(fmt::format("{} {} {} {}x{} {}", RunIdentity(*impl_, request, settings, schedule),

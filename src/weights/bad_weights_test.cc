@@ -12,8 +12,8 @@
 #include <string>
 
 #include "core/fail.h"
-#include "files/mmap_guard.h"
 #include "files/testing.h"
+#include "qwen_image/truncation_guard.h"
 #include "weights/inspect/testing.h"
 #include "weights/nonfinite.h"
 #include "weights/weight_store.h"

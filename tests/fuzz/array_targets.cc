@@ -8,12 +8,12 @@
 #include <span>
 #include <string>
 
-#include "files/image.h"
 #include "files/npy.h"
 #include "files/npz.h"
 #include "files/png.h"
 #include "files/text.h"
 #include "inputs.h"
+#include "qwen_image/image_file.h"
 #include "targets.h"
 
 namespace qwen_image {

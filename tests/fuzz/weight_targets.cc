@@ -2,7 +2,6 @@
 #include <vector>
 
 #include "core/block_format.h"
-#include "core/cancel.h"
 #include "core/threads.h"
 #include "files/gguf.h"
 #include "files/safetensors.h"
@@ -12,6 +11,7 @@
 #include "model/transformer.h"
 #include "model/vae.h"
 #include "model/vision_encoder.h"
+#include "qwen_image/cancel.h"
 #include "targets.h"
 #include "weights/inspect/inspect.h"
 #include "weights/lora.h"

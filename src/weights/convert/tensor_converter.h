@@ -6,9 +6,9 @@
 #include <string>
 #include <vector>
 
-#include "core/cancel.h"
 #include "core/threads.h"
 #include "files/safetensors_writer.h"
+#include "qwen_image/cancel.h"
 #include "weights/convert/conversion_plan.h"
 #include "weights/convert/tensor_error.h"
 #include "weights/weight_tensor.h"

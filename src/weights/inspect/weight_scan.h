@@ -7,8 +7,8 @@
 #include <mutex>
 #include <vector>
 
-#include "core/cancel.h"
 #include "core/threads.h"
+#include "qwen_image/cancel.h"
 #include "weights/inspect/inspected.h"
 
 namespace qwen_image {

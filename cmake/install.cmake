@@ -1,0 +1,42 @@
+# The library that others link, and what `cmake --install` puts where. Nothing installed knows where it was built or
+# installed: the tree can be moved.
+include(GNUInstallDirs)
+include(CMakePackageConfigHelpers)
+
+# Shared, because its users then need none of the libraries it is made with, and see the public symbols only. The C API
+# reaches all that is public, so that the linker takes from the archives what is needed, and leaves out what only the
+# program uses.
+add_library(qwen_image SHARED $<TARGET_OBJECTS:qwen_image_c_api>)
+add_library(qwen_image::qwen_image ALIAS qwen_image)
+target_link_libraries(qwen_image PRIVATE qwen_image_c_api)
+# Templates of the standard library are never hidden by the compiler, so the linker hides them.
+set(EXPORTS ${PROJECT_SOURCE_DIR}/cmake/exports.map)
+target_link_options(qwen_image PRIVATE -Wl,--version-script=${EXPORTS} -Wl,--no-undefined)
+set_target_properties(qwen_image PROPERTIES LINK_DEPENDS ${EXPORTS} LINKER_LANGUAGE CXX
+  VERSION ${PROJECT_VERSION} SOVERSION ${PROJECT_VERSION_MAJOR}.${PROJECT_VERSION_MINOR})
+target_compile_features(qwen_image INTERFACE cxx_std_17)
+target_include_directories(qwen_image INTERFACE $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include>
+  $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
+
+set(PACKAGE_FOLDER ${CMAKE_INSTALL_LIBDIR}/cmake/qwen_image)
+set(MODELS_FOLDER ${CMAKE_INSTALL_DATADIR}/qwen-image/models)
+install(TARGETS qwen_image EXPORT qwen_image_targets
+  LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
+install(TARGETS qwen-image RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+install(DIRECTORY include/qwen_image DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} FILES_MATCHING PATTERN *.h)
+install(DIRECTORY models/tiny DESTINATION ${MODELS_FOLDER})
+install(FILES LICENSE README.md DESTINATION ${CMAKE_INSTALL_DOCDIR})
+install(DIRECTORY docs examples DESTINATION ${CMAKE_INSTALL_DOCDIR})
+
+install(EXPORT qwen_image_targets NAMESPACE qwen_image:: DESTINATION ${PACKAGE_FOLDER})
+configure_package_config_file(cmake/qwen_image-config.cmake.in qwen_image-config.cmake
+  INSTALL_DESTINATION ${PACKAGE_FOLDER} PATH_VARS MODELS_FOLDER)
+# Before 1.0 a minor version may change the interface.
+write_basic_package_version_file(qwen_image-config-version.cmake COMPATIBILITY SameMinorVersion)
+install(FILES ${CMAKE_CURRENT_BINARY_DIR}/qwen_image-config.cmake
+  ${CMAKE_CURRENT_BINARY_DIR}/qwen_image-config-version.cmake DESTINATION ${PACKAGE_FOLDER})
+
+# From the folder of the .pc file back to the prefix.
+file(RELATIVE_PATH PREFIX_FROM_PC /prefix/${CMAKE_INSTALL_LIBDIR}/pkgconfig /prefix)
+configure_file(cmake/qwen_image.pc.in qwen_image.pc @ONLY)
+install(FILES ${CMAKE_CURRENT_BINARY_DIR}/qwen_image.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)

@@ -1,0 +1,196 @@
+/* qwen-image.cpp for C, and for languages that speak to others through C.
+ *
+ *   qwen_image_pipeline* pipeline = NULL;
+ *   qwen_image_request* request = NULL;
+ *   qwen_image_picture* picture = NULL;
+ *   if (qwen_image_pipeline_open("models/tiny", NULL, &pipeline) != QWEN_IMAGE_OK ||
+ *       qwen_image_request_new("a red circle on a blue background", &request) != QWEN_IMAGE_OK ||
+ *       qwen_image_generate(pipeline, request, &picture) != QWEN_IMAGE_OK ||
+ *       qwen_image_picture_save_png(picture, "circle.png") != QWEN_IMAGE_OK)
+ *     fprintf(stderr, "%s\n", qwen_image_last_error());
+ *   qwen_image_picture_free(picture);
+ *   qwen_image_request_free(request);
+ *   qwen_image_pipeline_free(pipeline);
+ *
+ * Everything is behind opaque handles that functions fill and ask: programs need not be compiled anew when a
+ * later version knows more settings. No exception leaves the library, nothing is printed. Strings are UTF-8;
+ * what is given to a function is copied, and may be freed when it returns. A NULL where none is allowed is
+ * QWEN_IMAGE_USAGE; *_free(NULL) does nothing.
+ */
+#ifndef QWEN_IMAGE_C_API_H_
+#define QWEN_IMAGE_C_API_H_
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "qwen_image/export.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* The numbers are the exit codes of the program. */
+typedef enum qwen_image_status {
+  QWEN_IMAGE_OK = 0,
+  QWEN_IMAGE_USAGE = 2,     /* the caller asked for something impossible (a size of 100x100, zero steps) */
+  QWEN_IMAGE_BAD_INPUT = 3, /* a file is broken, or is not what it should be */
+  QWEN_IMAGE_OUT_OF_MEMORY = 4, /* the model or the picture does not fit */
+  QWEN_IMAGE_CANNOT_WRITE = 5,
+  QWEN_IMAGE_INTERNAL = 70,    /* a bug in the library, or an exception of a callback written in C++ */
+  QWEN_IMAGE_INTERRUPTED = 130 /* a callback asked to stop */
+} qwen_image_status;
+
+/* What went wrong in the last call on this thread that did not return QWEN_IMAGE_OK; never NULL. Valid until
+ * the next such call on this thread. */
+QWEN_IMAGE_API const char* qwen_image_last_error(void);
+QWEN_IMAGE_API const char* qwen_image_version(void);
+
+/* How a model is opened; for what is not set, as PipelineOptions and ModelFiles in qwen_image.h have it. */
+typedef struct qwen_image_options qwen_image_options;
+
+typedef enum qwen_image_precision { QWEN_IMAGE_EXACT = 0, QWEN_IMAGE_FAST = 1 } qwen_image_precision;
+
+typedef enum qwen_image_part {
+  QWEN_IMAGE_TRANSFORMER = 0,
+  QWEN_IMAGE_TEXT_ENCODER = 1,
+  QWEN_IMAGE_VAE = 2,
+  QWEN_IMAGE_TOKENIZER = 3,
+  QWEN_IMAGE_VISION_ENCODER = 4
+} qwen_image_part;
+
+QWEN_IMAGE_API qwen_image_status qwen_image_options_new(qwen_image_options** options);
+QWEN_IMAGE_API void qwen_image_options_free(qwen_image_options* options);
+/* 0: all processors this process may use. */
+QWEN_IMAGE_API qwen_image_status qwen_image_options_set_threads(qwen_image_options* options, int threads);
+QWEN_IMAGE_API qwen_image_status qwen_image_options_set_precision(qwen_image_options* options,
+                                                                  qwen_image_precision precision);
+/* 0: do not refuse a model that seems not to fit in memory. */
+QWEN_IMAGE_API qwen_image_status qwen_image_options_set_check_memory(qwen_image_options* options, int check);
+/* A folder where prompt embeddings are kept for later processes. */
+QWEN_IMAGE_API qwen_image_status qwen_image_options_set_prompt_cache(qwen_image_options* options,
+                                                                     const char* folder);
+/* Takes a part from another file or folder. */
+QWEN_IMAGE_API qwen_image_status qwen_image_options_set_part(qwen_image_options* options,
+                                                             qwen_image_part part, const char* path);
+/* "qwen-image", "edit", "edit-2509", "edit-2511": where nothing in the files tells. */
+QWEN_IMAGE_API qwen_image_status qwen_image_options_set_variant(qwen_image_options* options,
+                                                                const char* variant);
+QWEN_IMAGE_API qwen_image_status qwen_image_options_add_lora(qwen_image_options* options, const char* path,
+                                                             double scale);
+
+/* A loaded model. Any thread may use it, but it draws one picture at a time: others wait. */
+typedef struct qwen_image_pipeline qwen_image_pipeline;
+
+/* `model` is a folder or file; it may be NULL if the options name all parts. `options` may be NULL. */
+QWEN_IMAGE_API qwen_image_status qwen_image_pipeline_open(const char* model,
+                                                          const qwen_image_options* options,
+                                                          qwen_image_pipeline** pipeline);
+QWEN_IMAGE_API void qwen_image_pipeline_free(qwen_image_pipeline* pipeline);
+/* What is drawn where a request does not say. Each pointer may be NULL. */
+QWEN_IMAGE_API qwen_image_status qwen_image_pipeline_defaults(const qwen_image_pipeline* pipeline,
+                                                              int64_t* width, int64_t* height, int64_t* steps,
+                                                              double* cfg);
+/* "qwen-image", "edit", "edit-2509", "edit-2511"; "" where the files do not tell. Lives as long as the
+ * pipeline. */
+QWEN_IMAGE_API const char* qwen_image_pipeline_variant(const qwen_image_pipeline* pipeline);
+/* 1 if it can edit pictures (qwen_image_request_add_input_image), else 0. */
+QWEN_IMAGE_API int qwen_image_pipeline_edits(const qwen_image_pipeline* pipeline);
+
+/* What to draw; for what is not set, as GenerateRequest in qwen_image.h has it. A request can be used again,
+ * but not be changed while it is drawn. */
+typedef struct qwen_image_request qwen_image_request;
+
+QWEN_IMAGE_API qwen_image_status qwen_image_request_new(const char* prompt, qwen_image_request** request);
+QWEN_IMAGE_API void qwen_image_request_free(qwen_image_request* request);
+QWEN_IMAGE_API qwen_image_status qwen_image_request_set_prompt(qwen_image_request* request,
+                                                               const char* prompt);
+QWEN_IMAGE_API qwen_image_status qwen_image_request_set_negative_prompt(qwen_image_request* request,
+                                                                        const char* negative_prompt);
+/* Multiples of 16. */
+QWEN_IMAGE_API qwen_image_status qwen_image_request_set_size(qwen_image_request* request, int64_t width,
+                                                             int64_t height);
+QWEN_IMAGE_API qwen_image_status qwen_image_request_set_steps(qwen_image_request* request, int64_t steps);
+/* True classifier-free guidance; 1 switches it off and halves the time. */
+QWEN_IMAGE_API qwen_image_status qwen_image_request_set_cfg(qwen_image_request* request, double cfg);
+QWEN_IMAGE_API qwen_image_status qwen_image_request_set_seed(qwen_image_request* request, uint64_t seed);
+/* Pixels are rows from top to bottom, 3 bytes (red, green, blue) or, for a mask, 1 byte each, without gaps.
+ */
+QWEN_IMAGE_API qwen_image_status qwen_image_request_add_input_image(qwen_image_request* request,
+                                                                    int64_t width, int64_t height,
+                                                                    const uint8_t* rgb);
+/* A picture to begin with instead of noise alone. */
+QWEN_IMAGE_API qwen_image_status qwen_image_request_set_init_image(qwen_image_request* request, int64_t width,
+                                                                   int64_t height, const uint8_t* rgb);
+/* 128 and more is drawn anew, the rest stays. */
+QWEN_IMAGE_API qwen_image_status qwen_image_request_set_mask(qwen_image_request* request, int64_t width,
+                                                             int64_t height, const uint8_t* grey);
+/* With an init image, a mask or margins: 0 to 1. Small values keep more of the picture. */
+QWEN_IMAGE_API qwen_image_status qwen_image_request_set_strength(qwen_image_request* request,
+                                                                 double strength);
+/* The picture is enlarged by these margins, which are drawn. */
+QWEN_IMAGE_API qwen_image_status qwen_image_request_set_outpaint(qwen_image_request* request, int64_t left,
+                                                                 int64_t top, int64_t right, int64_t bottom);
+/* 1, the default: with a mask, what is not drawn anew comes out bit by bit as it went in. */
+QWEN_IMAGE_API qwen_image_status qwen_image_request_set_blend(qwen_image_request* request, int blend);
+/* 1: the result gets the size of the picture that it is made from. */
+QWEN_IMAGE_API qwen_image_status qwen_image_request_set_keep_size(qwen_image_request* request, int keep_size);
+
+typedef enum qwen_image_stage {
+  QWEN_IMAGE_ENCODE_PROMPT = 0,
+  QWEN_IMAGE_ENCODE_PICTURES = 1,
+  QWEN_IMAGE_DENOISE = 2,
+  QWEN_IMAGE_DECODE = 3
+} qwen_image_stage;
+
+/* Made by the library and read by callbacks; later versions may have more members at its end. */
+typedef struct qwen_image_progress {
+  qwen_image_stage stage;
+  int64_t step;    /* finished steps of QWEN_IMAGE_DENOISE */
+  int64_t steps;   /* of QWEN_IMAGE_DENOISE */
+  double fraction; /* of the current step, or of the stage */
+} qwen_image_progress;
+
+/* Called on the thread that draws, several times a step. Anything but 0 stops with QWEN_IMAGE_INTERRUPTED. */
+typedef int (*qwen_image_progress_callback)(void* user_data, const qwen_image_progress* progress);
+/* Called after every step but the last: what the picture is going to be, at most 256 pixels wide and high.
+ * The pixels are gone when it returns. Anything but 0 stops. */
+typedef int (*qwen_image_preview_callback)(void* user_data, int64_t width, int64_t height,
+                                           const uint8_t* rgb);
+
+/* A NULL callback takes back an earlier one. */
+QWEN_IMAGE_API qwen_image_status qwen_image_request_set_progress(qwen_image_request* request,
+                                                                 qwen_image_progress_callback callback,
+                                                                 void* user_data);
+QWEN_IMAGE_API qwen_image_status qwen_image_request_set_preview(qwen_image_request* request,
+                                                                qwen_image_preview_callback callback,
+                                                                void* user_data);
+
+typedef struct qwen_image_picture qwen_image_picture;
+
+/* Says without drawing whether a request can be drawn. */
+QWEN_IMAGE_API qwen_image_status qwen_image_check(const qwen_image_pipeline* pipeline,
+                                                  const qwen_image_request* request);
+/* *picture is NULL unless all went well. */
+QWEN_IMAGE_API qwen_image_status qwen_image_generate(const qwen_image_pipeline* pipeline,
+                                                     const qwen_image_request* request,
+                                                     qwen_image_picture** picture);
+/* A PNG, JPEG or WebP file, as a source of pixels for a request. */
+QWEN_IMAGE_API qwen_image_status qwen_image_picture_read(const char* path, qwen_image_picture** picture);
+QWEN_IMAGE_API void qwen_image_picture_free(qwen_image_picture* picture);
+QWEN_IMAGE_API int64_t qwen_image_picture_width(const qwen_image_picture* picture);
+QWEN_IMAGE_API int64_t qwen_image_picture_height(const qwen_image_picture* picture);
+/* [height, width, 3]; lives as long as the picture. */
+QWEN_IMAGE_API const uint8_t* qwen_image_picture_pixels(const qwen_image_picture* picture);
+/* What it was drawn with; 0 for a picture that was read. */
+QWEN_IMAGE_API uint64_t qwen_image_picture_seed(const qwen_image_picture* picture);
+QWEN_IMAGE_API int64_t qwen_image_picture_steps(const qwen_image_picture* picture);
+QWEN_IMAGE_API double qwen_image_picture_cfg(const qwen_image_picture* picture);
+/* Never leaves a partial file. */
+QWEN_IMAGE_API qwen_image_status qwen_image_picture_save_png(const qwen_image_picture* picture,
+                                                             const char* path);
+
+#ifdef __cplusplus
+} /* extern "C" */
+#endif
+
+#endif /* QWEN_IMAGE_C_API_H_ */

@@ -1,0 +1,59 @@
+// Picture files: PNG, JPEG and WebP of every kind become 8-bit RGB, the right way up; PNG is written.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "qwen_image/export.h"
+#include "qwen_image/image.h"
+
+namespace qwen_image {
+
+// Checked before anything is allocated for the pixels.
+struct ImageLimits {
+  int64_t max_side = 16384;
+  int64_t max_pixels = 100'000'000;
+};
+
+struct ImageFile {
+  RgbImage image;
+  std::vector<std::string> notes;  // what was done that the user should know: "CMYK, converted to RGB"
+};
+
+// The pixels are those of Pillow's exif_transpose and convert("RGB"), but that transparent parts are laid on
+// white (Pillow uncovers whatever colour they have) and that 16-bit greys keep their high bytes (Pillow's
+// turn white). Throw Error kBadInput. A file's kind is told by its first bytes, never by its name.
+QWEN_IMAGE_API ImageFile ReadImage(const std::filesystem::path& path, const ImageLimits& limits = {});
+// The same from memory; `where` names it in messages.
+QWEN_IMAGE_API ImageFile DecodeImage(std::string_view bytes, const std::string& where,
+                                     const ImageLimits& limits = {});
+
+// As Pillow's convert("L").
+QWEN_IMAGE_API GreyImage ToGrey(const RgbImage& image);
+
+struct MaskFile {
+  GreyImage image;  // 255 is redrawn, 0 is kept
+  std::vector<std::string> notes;
+};
+
+// A picture as a mask: white is redrawn, as in ToGrey. Programs that export a mask as transparency agree only
+// in part, so what is visible decides:
+// - one colour other than black: strokes on a clear ground; the mask is their opacity;
+// - greys: a mask in black and white; its transparent parts count as black;
+// - other colours, or nothing but black: the picture itself (or a cover) with a hole; the hole is redrawn.
+// A note says which it was. Throw Error kBadInput.
+QWEN_IMAGE_API MaskFile ReadMask(const std::filesystem::path& path, const ImageLimits& limits = {});
+QWEN_IMAGE_API MaskFile DecodeMask(std::string_view bytes, const std::string& where,
+                                   const ImageLimits& limits = {});
+
+// Text becomes metadata (UTF-8, iTXt). Written to a temporary name in the same folder and renamed: never a
+// partial file under `path`. Nothing is left behind on failure. Throws Error kCannotWrite.
+QWEN_IMAGE_API void WritePng(const std::filesystem::path& path, const RgbImage& image,
+                             const std::map<std::string, std::string>& text = {});
+QWEN_IMAGE_API std::string EncodePng(const RgbImage& image);  // the file's bytes, without text
+
+}  // namespace qwen_image

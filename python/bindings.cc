@@ -1,0 +1,188 @@
+// qwen_image._core: the library's own types for Python. What users see is in qwen_image/__init__.py, which
+// also checks arguments; errors are the classes of qwen_image/_errors.py.
+#include <pybind11/stl.h>
+#include <pybind11/stl/filesystem.h>
+
+#include <string_view>
+
+#include "draw.h"
+#include "qwen_image/image_file.h"
+
+namespace py = pybind11;
+
+namespace qwen_image {
+namespace {
+
+const char* ClassOf(ErrorKind kind) {
+  switch (kind) {
+    case ErrorKind::kUsage:
+      return "UsageError";
+    case ErrorKind::kBadInput:
+      return "BadInputError";
+    case ErrorKind::kOutOfMemory:
+      return "OutOfMemoryError";
+    case ErrorKind::kCannotWrite:
+      return "CannotWriteError";
+    case ErrorKind::kInterrupted:
+      return "Interrupted";
+    case ErrorKind::kInternal:
+      break;
+  }
+  return "Error";
+}
+
+void Raise(ErrorKind kind, const char* message) {
+  const py::object type = py::module_::import("qwen_image._errors").attr(ClassOf(kind));
+  PyErr_SetString(type.ptr(), message);
+}
+
+void TranslateErrors(std::exception_ptr thrown) {
+  try {
+    if (thrown) std::rethrow_exception(thrown);
+  } catch (const Error& error) {
+    Raise(error.kind(), error.what());
+  } catch (const std::bad_alloc&) {
+    Raise(ErrorKind::kOutOfMemory, "out of memory");
+  }
+}
+
+const char* StageName(const Progress& progress) {
+  switch (progress.stage) {
+    case Progress::Stage::kEncodePrompt:
+      return "encode_prompt";
+    case Progress::Stage::kEncodePictures:
+      return "encode_pictures";
+    case Progress::Stage::kDenoise:
+      return "denoise";
+    case Progress::Stage::kDecode:
+      break;
+  }
+  return "decode";
+}
+
+void BindModelTypes(py::module_& module) {
+  py::class_<ModelFiles>(module, "ModelFiles")
+      .def(py::init<>())
+      .def_readwrite("model", &ModelFiles::model)
+      .def_readwrite("transformer", &ModelFiles::transformer)
+      .def_readwrite("text_encoder", &ModelFiles::text_encoder)
+      .def_readwrite("vae", &ModelFiles::vae)
+      .def_readwrite("tokenizer", &ModelFiles::tokenizer)
+      .def_readwrite("vision_encoder", &ModelFiles::vision_encoder)
+      .def_readwrite("variant", &ModelFiles::variant)
+      .def("add_lora", [](ModelFiles& files, const std::filesystem::path& path, double scale) {
+        files.loras.push_back({path, scale});
+      });
+  py::class_<PipelineOptions>(module, "PipelineOptions")
+      .def(py::init<>())
+      .def_readwrite("threads", &PipelineOptions::threads)
+      .def_readwrite("check_memory", &PipelineOptions::check_memory)
+      .def_readwrite("prompt_cache", &PipelineOptions::prompt_cache)
+      .def("set_exact", [](PipelineOptions& options, bool exact) {
+        options.precision = exact ? Precision::kExact : Precision::kFast;
+      });
+  py::class_<Defaults>(module, "Defaults")
+      .def_readonly("width", &Defaults::width)
+      .def_readonly("height", &Defaults::height)
+      .def_readonly("steps", &Defaults::steps)
+      .def_readonly("cfg", &Defaults::cfg)
+      .def_readonly("negative_prompt", &Defaults::negative_prompt)
+      .def_readonly("lightning", &Defaults::lightning)
+      .def("__repr__", [](const Defaults& d) {
+        return py::str("Defaults(width={}, height={}, steps={}, cfg={}, negative_prompt={!r}, lightning={})")
+            .format(d.width, d.height, d.steps, d.cfg, d.negative_prompt, d.lightning);
+      });
+}
+
+void BindRequest(py::module_& module) {
+  py::class_<GenerateRequest>(module, "Request")
+      .def(py::init<>())
+      .def_readwrite("prompt", &GenerateRequest::prompt)
+      .def_readwrite("negative_prompt", &GenerateRequest::negative_prompt)
+      .def_readwrite("width", &GenerateRequest::width)
+      .def_readwrite("height", &GenerateRequest::height)
+      .def_readwrite("steps", &GenerateRequest::steps)
+      .def_readwrite("cfg", &GenerateRequest::cfg)
+      .def_readwrite("seed", &GenerateRequest::seed)
+      .def_readwrite("strength", &GenerateRequest::strength)
+      .def_readwrite("blend", &GenerateRequest::blend)
+      .def_readwrite("keep_size", &GenerateRequest::keep_size)
+      .def_readwrite("step_cache", &GenerateRequest::step_cache)
+      .def("add_input_image",
+           [](GenerateRequest& request, const Bytes& rgb) { request.input_images.push_back(RgbOf(rgb)); })
+      .def("set_init_image",
+           [](GenerateRequest& request, const Bytes& rgb) { request.init_image = RgbOf(rgb); })
+      .def("set_mask", [](GenerateRequest& request, const Bytes& grey) { request.mask = GreyOf(grey); })
+      .def("set_outpaint",
+           [](GenerateRequest& request, int64_t left, int64_t top, int64_t right, int64_t bottom) {
+             request.outpaint = {left, top, right, bottom};
+           });
+}
+
+void BindPicture(py::module_& module) {
+  py::class_<Progress>(module, "Progress")
+      .def_property_readonly("stage", &StageName)
+      .def_readonly("step", &Progress::step)
+      .def_readonly("steps", &Progress::steps)
+      .def_readonly("fraction", &Progress::fraction)
+      .def("__repr__", [](const Progress& p) {
+        return py::str("Progress(stage={!r}, step={}, steps={}, fraction={})")
+            .format(StageName(p), p.step, p.steps, p.fraction);
+      });
+  py::class_<Picture>(module, "Picture")
+      .def_readonly("width", &Picture::width)
+      .def_readonly("height", &Picture::height)
+      .def_readonly("prompt", &Picture::prompt)
+      .def_readonly("negative_prompt", &Picture::negative_prompt)
+      .def_readonly("steps", &Picture::steps)
+      .def_readonly("cfg", &Picture::cfg)
+      .def_readonly("seed", &Picture::seed)
+      .def_readonly("strength", &Picture::strength)
+      .def("array", [](const Picture& picture) { return ArrayOf(picture.image()); });
+}
+
+void BindPipeline(py::module_& module) {
+  py::class_<Pipeline>(module, "Pipeline")
+      .def(py::init<const ModelFiles&, const PipelineOptions&>(), py::call_guard<py::gil_scoped_release>())
+      .def_property_readonly("defaults", &Pipeline::defaults)
+      .def_property_readonly("variant", &Pipeline::variant)
+      .def_property_readonly("edits", &Pipeline::edits)
+      .def_property_readonly("threads", &Pipeline::threads)
+      .def("generate", &Draw);
+}
+
+void BindFiles(py::module_& module) {
+  module.def("read_image", [](const std::filesystem::path& path) { return ArrayOf(ReadImage(path).image); });
+  module.def("decode_image", [](const py::bytes& bytes, const std::string& where) {
+    return ArrayOf(DecodeImage(static_cast<std::string_view>(bytes), where).image);
+  });
+  const auto array_of_mask = [](const GreyImage& mask) {
+    Bytes array({mask.height, mask.width});
+    std::copy(mask.pixels.begin(), mask.pixels.end(), array.mutable_data());
+    return array;
+  };
+  module.def("read_mask", [array_of_mask](const std::filesystem::path& path) {
+    return array_of_mask(ReadMask(path).image);
+  });
+  module.def("decode_mask", [array_of_mask](const py::bytes& bytes, const std::string& where) {
+    return array_of_mask(DecodeMask(static_cast<std::string_view>(bytes), where).image);
+  });
+  module.def("write_png", [](const std::filesystem::path& path, const Bytes& rgb) {
+    const RgbImage image = RgbOf(rgb);
+    const py::gil_scoped_release unlocked;
+    WritePng(path, image);
+  });
+}
+
+}  // namespace
+}  // namespace qwen_image
+
+PYBIND11_MODULE(_core, module) {
+  module.attr("__version__") = qwen_image::Version();
+  py::register_exception_translator(&qwen_image::TranslateErrors);
+  qwen_image::BindModelTypes(module);
+  qwen_image::BindRequest(module);
+  qwen_image::BindPicture(module);
+  qwen_image::BindPipeline(module);
+  qwen_image::BindFiles(module);
+}

@@ -1,0 +1,237 @@
+"""Pictures from text, and from pictures and text, with the Qwen-Image models, on plain CPUs.
+
+    import qwen_image
+
+    pipeline = qwen_image.Pipeline()                    # the embedded model; Pipeline("path/to/a/model") for others
+    picture = pipeline.generate("a red circle on a blue background", seed=7)
+    picture.save("circle.png")
+    picture.image                                       # Pillow
+    picture.array                                       # NumPy, uint8 [height, width, 3]
+"""
+
+from __future__ import annotations
+
+import operator
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Callable, Iterable, Sequence, Union
+
+import numpy as np
+from PIL import Image
+
+from . import _core, _pixels
+from ._core import Defaults, Progress, __version__
+from ._errors import BadInputError, CannotWriteError, Error, Interrupted, OutOfMemoryError, UsageError
+
+if TYPE_CHECKING:
+    PathLike = Union[str, "os.PathLike[str]"]
+    AnyPicture = Union[PathLike, Image.Image, np.ndarray, "Picture"]
+
+__all__ = [
+    "BadInputError",
+    "CannotWriteError",
+    "Defaults",
+    "Error",
+    "Interrupted",
+    "OutOfMemoryError",
+    "Picture",
+    "Pipeline",
+    "Progress",
+    "UsageError",
+    "__version__",
+]
+
+
+def _whole(value: Any, name: str, low: int, high: int) -> int:
+    number = operator.index(value)
+    if not low <= number <= high:
+        raise UsageError(f"{name} is {number}; expected is a whole number from {low} to {high}")
+    return number
+
+
+def _count(value: Any, name: str) -> int:
+    return _whole(value, name, -(2**63), 2**63 - 1)
+
+
+class Picture:
+    """A drawn picture. numpy.asarray(picture) gives its array."""
+
+    def __init__(self, drawn: _core.Picture) -> None:
+        self.array: np.ndarray = drawn.array()
+        """uint8 [height, width, 3]"""
+        self.seed: int = drawn.seed
+        self.settings: dict[str, Any] = {
+            "prompt": drawn.prompt,
+            "negative_prompt": drawn.negative_prompt,
+            "width": drawn.width,
+            "height": drawn.height,
+            "steps": drawn.steps,
+            "cfg": drawn.cfg,
+            "seed": drawn.seed,
+            "strength": drawn.strength,
+        }
+        """The request with every default filled in."""
+
+    @property
+    def width(self) -> int:
+        return self.array.shape[1]
+
+    @property
+    def height(self) -> int:
+        return self.array.shape[0]
+
+    @property
+    def image(self) -> Image.Image:
+        return Image.fromarray(self.array)
+
+    def save(self, path: PathLike) -> None:
+        """Writes a PNG; never leaves a partial file."""
+        if Path(path).suffix.lower() not in (".png", ""):
+            raise UsageError(f"{os.fspath(path)}: pictures are written as PNG; for others there is picture.image.save()")
+        _core.write_png(path, self.array)
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        array = self.array if dtype is None else self.array.astype(dtype, copy=False)
+        return array.copy() if copy and array is self.array else array
+
+    def __repr__(self) -> str:
+        return f"<qwen_image.Picture {self.width}x{self.height}, seed {self.seed}: {self.settings['prompt']!r}>"
+
+
+def _default_model() -> PathLike:
+    return os.environ.get("QWEN_IMAGE_MODEL") or Path(__file__).parent / "models" / "tiny"
+
+
+class Pipeline:
+    """A loaded model. Any thread may use it, but it draws one picture at a time: others wait."""
+
+    def __init__(
+        self,
+        path: PathLike | None = None,
+        threads: int = 0,
+        precision: str = "fast",
+        *,
+        transformer: PathLike | None = None,
+        text_encoder: PathLike | None = None,
+        vae: PathLike | None = None,
+        tokenizer: PathLike | None = None,
+        vision_encoder: PathLike | None = None,
+        variant: str | None = None,
+        loras: Iterable[PathLike | tuple[PathLike, float]] = (),
+        check_memory: bool = True,
+        prompt_cache: PathLike | None = None,
+    ) -> None:
+        """Opens a folder or file. Without one, $QWEN_IMAGE_MODEL or the embedded model, unless parts are named.
+
+        threads: 0 for all processors. precision: "fast" or "exact". loras: files, or (file, scale).
+        prompt_cache: a folder where embeddings of prompts are kept for later processes.
+        """
+        if precision not in ("fast", "exact"):
+            raise UsageError(f'precision is {precision!r}; expected is "fast" or "exact"')
+        files = _core.ModelFiles()
+        parts = {
+            "transformer": transformer,
+            "text_encoder": text_encoder,
+            "vae": vae,
+            "tokenizer": tokenizer,
+            "vision_encoder": vision_encoder,
+        }
+        if path is None and not (transformer or text_encoder or vae):
+            path = _default_model()
+        if path is not None:
+            files.model = path
+        for name, part in parts.items():
+            if part is not None:
+                setattr(files, name, part)
+        files.variant = variant or ""
+        for lora in loras:
+            file, scale = lora if isinstance(lora, tuple) else (lora, 1.0)
+            files.add_lora(file, scale)
+        options = _core.PipelineOptions()
+        options.threads = _whole(threads, "threads", 0, 4096)
+        options.set_exact(precision == "exact")
+        options.check_memory = check_memory
+        if prompt_cache is not None:
+            options.prompt_cache = prompt_cache
+        self._pipeline = _core.Pipeline(files, options)
+
+    @property
+    def defaults(self) -> Defaults:
+        """What is drawn where generate is not told."""
+        return self._pipeline.defaults
+
+    @property
+    def variant(self) -> str:
+        """ "qwen-image", "edit", "edit-2509", "edit-2511"; empty where the files do not tell."""
+        return self._pipeline.variant
+
+    @property
+    def edits(self) -> bool:
+        """It can edit pictures (input_images)."""
+        return self._pipeline.edits
+
+    @property
+    def threads(self) -> int:
+        return self._pipeline.threads
+
+    def generate(
+        self,
+        prompt: str,
+        negative_prompt: str | None = None,
+        width: int | None = None,
+        height: int | None = None,
+        steps: int | None = None,
+        cfg: float | None = None,
+        seed: int = 0,
+        *,
+        input_images: Sequence[AnyPicture] = (),
+        init_image: AnyPicture | None = None,
+        mask: AnyPicture | None = None,
+        strength: float | None = None,
+        outpaint: tuple[int, int, int, int] | None = None,
+        keep_size: bool = False,
+        blend: bool = True,
+        step_cache: float = 0.0,
+        progress: Callable[[Progress], object] | None = None,
+        preview: Callable[[np.ndarray], object] | None = None,
+    ) -> Picture:
+        """Draws. What is None comes from the model's defaults.
+
+        input_images: the pictures that the prompt speaks of, for models that can edit. init_image: a picture to begin
+        with. mask: white is drawn anew. outpaint: margins (left, top, right, bottom) to add. Pictures are Pillow
+        images, uint8 arrays, other Pictures or names of files.
+
+        progress is called several times a step with a Progress, preview after every step but the last with a small
+        uint8 array [height, width, 3]. What they raise stops the drawing and comes out of generate unchanged.
+        """
+        request = _core.Request()
+        request.prompt = prompt
+        request.negative_prompt = negative_prompt
+        for name, value in (("width", width), ("height", height), ("steps", steps)):
+            if value is not None:
+                setattr(request, name, _count(value, name))
+        request.cfg = cfg
+        request.seed = _whole(seed, "seed", 0, 2**64 - 1)
+        request.strength = strength
+        request.keep_size = keep_size
+        request.blend = blend
+        request.step_cache = step_cache
+        if isinstance(input_images, (str, os.PathLike, Image.Image, np.ndarray, Picture)):
+            raise TypeError("input_images is one picture; expected is a list of them")
+        for i, picture in enumerate(input_images):
+            request.add_input_image(_pixels.rgb(picture, f"input_images[{i}]"))
+        if init_image is not None:
+            request.set_init_image(_pixels.rgb(init_image, "init_image"))
+        if mask is not None:
+            request.set_mask(_pixels.grey(mask, "mask"))
+        if outpaint is not None:
+            if len(outpaint) != 4:
+                raise UsageError(f"outpaint has {len(outpaint)} margins; expected are 4: left, top, right, bottom")
+            request.set_outpaint(*(_count(margin, "outpaint") for margin in outpaint))
+        for name, callback in (("progress", progress), ("preview", preview)):
+            if callback is not None and not callable(callback):
+                raise TypeError(f"{name} is a {type(callback).__name__}, which cannot be called")
+        return Picture(self._pipeline.generate(request, progress, preview))
+
+    def __repr__(self) -> str:
+        return f"<qwen_image.Pipeline {self.variant or 'of unknown kind'}, {self.threads} threads>"

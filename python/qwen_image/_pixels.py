@@ -1,0 +1,79 @@
+"""Pictures as people hold them (files, Pillow images, arrays) become arrays as the library wants them."""
+
+from __future__ import annotations
+
+import io
+import os
+from typing import Any
+
+import numpy as np
+from PIL import Image, ImageOps
+
+from . import _core
+from ._errors import UsageError
+
+_PNG_MODES = ("1", "L", "LA", "P", "I;16", "RGBA")
+
+
+def _hint(array: np.ndarray, channels: bool) -> str:
+    if array.dtype.kind == "f":
+        return "; values from 0 to 1 become bytes with (array * 255).round().astype(numpy.uint8)"
+    if channels and array.ndim == 3 and array.shape[0] == 3:
+        return "; the channels go last: numpy.moveaxis(array, 0, -1)"
+    if channels and array.ndim == 3 and array.shape[2] == 4:
+        return "; Image.fromarray(array) keeps the transparency of RGBA"
+    if channels and array.ndim == 4:
+        return "; give the pictures of a batch one by one"
+    return ""
+
+
+def _checked(array: np.ndarray, name: str, channels: bool) -> np.ndarray:
+    expected = "[height, width, 3]" if channels else "[height, width]"
+    fits = array.ndim == 3 and array.shape[2] == 3 if channels else array.ndim == 2
+    if array.dtype != np.uint8 or not fits or 0 in array.shape:
+        raise UsageError(
+            f"{name} is an array of shape {list(array.shape)} and type {array.dtype}; expected is uint8 {expected}"
+            + _hint(array, channels)
+        )
+    return np.ascontiguousarray(array)
+
+
+def _png(image: Image.Image) -> bytes:
+    out = io.BytesIO()
+    image.save(out, "PNG", compress_level=0)
+    return out.getvalue()
+
+
+def _upright(image: Image.Image) -> Image.Image:
+    return ImageOps.exif_transpose(image) or image
+
+
+def rgb(picture: Any, name: str) -> np.ndarray:
+    """uint8 [height, width, 3]. Pillow images are taken as the file reader would: the right way up, on white."""
+    if isinstance(picture, (str, os.PathLike)):
+        return _core.read_image(picture)
+    if isinstance(picture, Image.Image):
+        image = _upright(picture)
+        if image.mode in _PNG_MODES:
+            return _core.decode_image(_png(image), name)
+        return np.array(image.convert("RGB"))
+    if hasattr(picture, "__array__"):
+        return _checked(np.asarray(picture), name, channels=True)
+    raise TypeError(f"{name} is a {type(picture).__name__}; expected is a Pillow image, an array or a file's name")
+
+
+def grey(mask: Any, name: str) -> np.ndarray:
+    """uint8 [height, width]; white is drawn anew."""
+    if isinstance(mask, (str, os.PathLike)):
+        return _core.read_mask(mask)
+    if isinstance(mask, Image.Image):
+        image = _upright(mask)
+        if image.mode not in _PNG_MODES:
+            image = image.convert("RGB")
+        return _core.decode_mask(_png(image), name)
+    if hasattr(mask, "__array__"):
+        array = np.asarray(mask)
+        if array.dtype == np.bool_:
+            array = array.astype(np.uint8) * np.uint8(255)
+        return _checked(array, name, channels=False)
+    raise TypeError(f"{name} is a {type(mask).__name__}; expected is a Pillow image, an array or a file's name")

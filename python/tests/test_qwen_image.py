@@ -1,0 +1,314 @@
+"""The Python module, on the embedded model."""
+
+import gc
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import unittest
+from pathlib import Path
+
+import numpy as np
+import qwen_image
+from PIL import Image
+
+os.environ.pop("QWEN_IMAGE_MODEL", None)
+TINY = Path(qwen_image.__file__).parent / "models" / "tiny"
+SMALL = {"width": 64, "height": 32, "steps": 2, "cfg": 1.0}
+
+
+class ModuleTest(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.pipeline = qwen_image.Pipeline()
+        cls.picture = cls.pipeline.generate("a red circle", **SMALL)
+
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = Path(folder.name)
+
+
+class Pictures(ModuleTest):
+    def test_equals_the_programs(self):
+        """With every setting, to the bit."""
+        program = os.environ.get("QWEN_IMAGE_PROGRAM")
+        if not program:
+            self.skipTest("the program is not at hand")
+        path = self.folder / "program.png"
+        arguments = "--size 64x32 --steps 2 --cfg 2.5 --seed 7 --negative-prompt blue --no-prompt-cache -q".split()
+        subprocess.run([program, "generate", "a red circle", "-m", TINY, "-o", path, *arguments], check=True)
+        picture = self.pipeline.generate("a red circle", "blue", 64, 32, 2, 2.5, 7)
+        np.testing.assert_array_equal(picture.array, np.asarray(Image.open(path)))
+
+    def test_what_a_picture_gives(self):
+        picture = self.pipeline.generate("a red circle", "blue", 64, 32, 2, 2.5, 2**64 - 1)
+        self.assertEqual(picture.array.shape, (32, 64, 3))
+        self.assertEqual(picture.array.dtype, np.uint8)
+        self.assertEqual((picture.width, picture.height, picture.seed), (64, 32, 2**64 - 1))
+        self.assertEqual(picture.image.size, (64, 32))
+        np.testing.assert_array_equal(np.asarray(picture.image), picture.array)
+        np.testing.assert_array_equal(np.asarray(picture), picture.array)
+        self.assertEqual(np.asarray(picture, dtype=np.float32).dtype, np.float32)
+        self.assertFalse(np.shares_memory(np.array(picture), picture.array))
+        expected = {"prompt": "a red circle", "negative_prompt": "blue", "width": 64, "height": 32, "steps": 2}
+        expected.update({"cfg": 2.5, "seed": 2**64 - 1, "strength": None})
+        self.assertEqual(picture.settings, expected)
+        self.assertIn("64x32", repr(picture))
+
+    def test_pixels_outlive_the_pipeline(self):
+        pipeline = qwen_image.Pipeline(threads=1)
+        array = pipeline.generate("a red circle", **SMALL).array
+        del pipeline
+        gc.collect()
+        np.testing.assert_array_equal(array, self.picture.array)
+
+    def test_save(self):
+        path = self.folder / "circle.png"
+        self.picture.save(path)
+        np.testing.assert_array_equal(np.asarray(Image.open(path)), self.picture.array)
+        self.picture.save(str(path))
+        with self.assertRaisesRegex(qwen_image.CannotWriteError, "no/such") as caught:
+            self.picture.save(self.folder / "no/such/folder.png")
+        self.assertIsInstance(caught.exception, OSError)
+        with self.assertRaisesRegex(qwen_image.UsageError, "PNG"):
+            self.picture.save(self.folder / "circle.jpg")
+
+
+class Models(ModuleTest):
+    def test_what_a_pipeline_tells(self):
+        defaults = self.pipeline.defaults
+        self.assertEqual((defaults.width, defaults.height), (128, 128))
+        self.assertGreater(defaults.steps, 0)
+        self.assertTrue(self.pipeline.edits)
+        self.assertEqual(self.pipeline.variant, qwen_image.Pipeline(variant=self.pipeline.variant).variant)
+        self.assertIn("width=128", repr(defaults))
+        self.assertRegex(qwen_image.__version__, r"^\d+\.\d+")
+
+    def test_options_reach_the_model(self):
+        cache = self.folder / "cache"
+        names = ("transformer", "text_encoder", "vae", "tokenizer")
+        pipeline = qwen_image.Pipeline(
+            threads=1, precision="exact", prompt_cache=cache, variant="edit-2509", **{name: TINY / name for name in names}
+        )
+        self.assertEqual((pipeline.variant, pipeline.threads), ("edit-2509", 1))
+        pipeline.generate("a red circle", **SMALL)
+        self.assertTrue(list(cache.iterdir()))
+        with self.assertRaisesRegex(qwen_image.BadInputError, "no-such-lora"):
+            qwen_image.Pipeline(loras=["no-such-lora.safetensors"])
+        with self.assertRaisesRegex(qwen_image.BadInputError, "no-such-lora"):
+            qwen_image.Pipeline(loras=[("no-such-lora.safetensors", 0.5)])
+
+    def test_wrong_models(self):
+        with self.assertRaisesRegex(qwen_image.BadInputError, "/no/such/model"):
+            qwen_image.Pipeline("/no/such/model")
+        with self.assertRaisesRegex(qwen_image.UsageError, "precision"):
+            qwen_image.Pipeline(precision="best")
+        with self.assertRaisesRegex(qwen_image.UsageError, "threads"):
+            qwen_image.Pipeline(threads=-1)
+        os.environ["QWEN_IMAGE_MODEL"] = "/no/such/variable"
+        self.addCleanup(os.environ.pop, "QWEN_IMAGE_MODEL")
+        with self.assertRaisesRegex(qwen_image.BadInputError, "/no/such/variable"):
+            qwen_image.Pipeline()
+
+
+class Inputs(ModuleTest):
+    def edited(self, picture):
+        return self.pipeline.generate("make the circle green", input_images=[picture], steps=1, cfg=1.0).array
+
+    def test_every_kind_of_picture_is_the_same(self):
+        path = self.folder / "circle.png"
+        self.picture.save(path)
+        expected = self.edited(self.picture.array)
+        transparent = self.picture.image.convert("RGBA")
+        turned = self.picture.image.transpose(Image.Transpose.ROTATE_90)
+        turned.getexif()[0x0112] = 6  # it must be turned by 90 degrees clockwise
+        gaps = np.zeros((32, 128, 3), np.uint8)[:, ::2]
+        gaps[:] = self.picture.array
+        for kind in (self.picture, self.picture.image, path, str(path), transparent, turned, gaps):
+            with self.subTest(kind=type(kind)):
+                np.testing.assert_array_equal(self.edited(kind), expected)
+        blank = self.edited(np.zeros((32, 64, 3), np.uint8))
+        self.assertTrue((blank != expected).any(), "the picture has no influence")
+
+    def test_transparent_parts_are_laid_on_white(self):
+        clear = Image.new("RGBA", (64, 32), (255, 0, 0, 0))
+        np.testing.assert_array_equal(self.edited(clear), self.edited(np.full((32, 64, 3), 255, np.uint8)))
+
+    def test_repairs(self):
+        """A mask as an array of bytes or truths, as a Pillow image, as a file: what it does not cover stays."""
+        settings = {"init_image": self.picture, "strength": 1.0, "keep_size": True, "steps": 2, "cfg": 1.0, "seed": 5}
+        mask = np.zeros((32, 64), np.uint8)
+        mask[:, 32:] = 255
+        path = self.folder / "mask.png"
+        Image.fromarray(mask).save(path)
+        first = self.pipeline.generate("a blue square", mask=mask, **settings).array
+        np.testing.assert_array_equal(first[:, :32], self.picture.array[:, :32])
+        self.assertTrue((first[:, 32:] != self.picture.array[:, 32:]).any())
+        for kind in (mask > 0, Image.fromarray(mask), Image.fromarray(mask).convert("1"), path):
+            with self.subTest(kind=type(kind)):
+                again = self.pipeline.generate("a blue square", mask=kind, **settings).array
+                np.testing.assert_array_equal(again, first)
+        unblended = self.pipeline.generate("a blue square", mask=mask, blend=False, **settings).array
+        self.assertTrue((unblended[:, :32] != first[:, :32]).any())
+
+    def test_outpaint(self):
+        settings = {"init_image": self.picture, "steps": 1, "cfg": 1.0}
+        wide = self.pipeline.generate("a blue square", outpaint=(16, 0, 32, 16), keep_size=True, **settings)
+        self.assertEqual(wide.array.shape, (48, 112, 3))
+        np.testing.assert_array_equal(wide.array[:32, 16:80], self.picture.array)
+
+    def test_wrong_arrays(self):
+        cases = {
+            "moveaxis": np.zeros((3, 32, 64), np.uint8),
+            "astype": np.zeros((32, 64, 3), np.float32),
+            "one by one": np.zeros((1, 32, 64, 3), np.uint8),
+            "fromarray": np.zeros((32, 64, 4), np.uint8),
+            r"\[32, 64\]": np.zeros((32, 64), np.uint8),
+            "int64": np.zeros((32, 64, 3), np.int64),
+            r"\[0, 64, 3\]": np.zeros((0, 64, 3), np.uint8),
+        }
+        for message, array in cases.items():
+            with self.subTest(message=message):
+                with self.assertRaisesRegex(qwen_image.UsageError, r"input_images\[1\].*" + message) as caught:
+                    self.pipeline.generate("x", input_images=[self.picture, array])
+                self.assertIsInstance(caught.exception, ValueError)
+        with self.assertRaisesRegex(qwen_image.UsageError, r"init_image.*\[height, width, 3\]"):
+            self.pipeline.generate("x", init_image=np.zeros((2, 2), np.uint8))
+        with self.assertRaisesRegex(qwen_image.UsageError, r"mask.*\[height, width\]"):
+            self.pipeline.generate("x", init_image=self.picture, mask=np.zeros((2, 2, 3), np.uint8))
+        for wrong in ({"input_images": [7]}, {"init_image": 7}, {"init_image": self.picture, "mask": 7}):
+            with self.assertRaisesRegex(TypeError, "is a int"):
+                self.pipeline.generate("x", **wrong)
+        with self.assertRaisesRegex(TypeError, "expected is a list"):
+            self.pipeline.generate("x", input_images=self.picture)
+
+    def test_wrong_values(self):
+        wrong = [
+            ({"width": 100, "height": 100}, "100x100"),
+            ({"width": 2**70}, "width"),
+            ({"steps": 0}, "steps"),
+            ({"seed": -1}, "seed"),
+            ({"seed": 2**64}, "seed"),
+            ({"cfg": float("nan")}, ""),
+            ({"outpaint": (1, 2)}, "4"),
+            ({"init_image": self.picture, "strength": 2.0}, "strength"),
+        ]
+        for settings, message in wrong:
+            with self.subTest(settings=settings):
+                with self.assertRaisesRegex(qwen_image.UsageError, message):
+                    self.pipeline.generate("x", **settings)
+        for settings in ({"steps": "four"}, {"steps": 1.5}, {"seed": None}, {"progress": 7}, {"preview": 7}):
+            with self.subTest(settings=settings), self.assertRaises(TypeError):
+                self.pipeline.generate("x", **settings)
+        with self.assertRaises(TypeError):
+            self.pipeline.generate(7)
+        with self.assertRaises(qwen_image.BadInputError):
+            self.pipeline.generate("x", input_images=["/no/such/picture.png"])
+
+
+class Callbacks(ModuleTest):
+    def test_progress_and_previews(self):
+        seen, previews = [], []
+        settings = {**SMALL, "steps": 3}
+        self.pipeline.generate("a red circle", progress=seen.append, preview=previews.append, **settings)
+        stages = list(dict.fromkeys(progress.stage for progress in seen))
+        self.assertEqual(stages, ["encode_prompt", "denoise", "decode"])
+        self.assertEqual({progress.step for progress in seen if progress.stage == "denoise"}, {0, 1, 2, 3})
+        self.assertTrue(all(progress.steps == 3 and 0 <= progress.fraction <= 1 for progress in seen))
+        self.assertEqual([preview.shape for preview in previews], [(32, 64, 3)] * 2)
+        self.assertEqual(previews[0].dtype, np.uint8)
+        self.assertIn("denoise", repr(seen[len(seen) // 2]))
+
+    def test_what_a_callback_raises_comes_out_unchanged(self):
+        class Mine(Exception):
+            pass
+
+        raised = Mine("enough")
+
+        def stop(_):
+            raise raised
+
+        for callback in ("progress", "preview"):
+            with self.subTest(callback=callback):
+                with self.assertRaises(Mine) as caught:
+                    self.pipeline.generate("a red circle", **{callback: stop}, **SMALL)
+                self.assertIs(caught.exception, raised)
+        again = self.pipeline.generate("a red circle", **SMALL)  # the pipeline is as good as before
+        np.testing.assert_array_equal(again.array, self.picture.array)
+
+    def test_a_callback_cannot_draw_with_its_pipeline(self):
+        def again(_):
+            self.pipeline.generate("a red circle", **SMALL)
+
+        with self.assertRaisesRegex(qwen_image.UsageError, "callback"):
+            self.pipeline.generate("a red circle", progress=again, **SMALL)
+
+
+class Threads(ModuleTest):
+    MANY_STEPS = 1000  # far more than it takes until another thread gets its turn
+
+    def setUp(self):
+        super().setUp()
+        # Python itself changes threads only where one waits: who runs while a picture is drawn owes it to the module.
+        self.addCleanup(sys.setswitchinterval, sys.getswitchinterval())
+        sys.setswitchinterval(1e6)
+
+    def start(self, action):
+        """A thread that waits for the returned lock, and then does something."""
+        lock = threading.Lock()
+        lock.acquire()
+
+        def run():
+            with lock:
+                action()
+
+        thread = threading.Thread(target=run)
+        thread.start()
+        self.addCleanup(thread.join)
+        return lock
+
+    def test_others_run_while_a_picture_is_drawn(self):
+        class HasRun(Exception):
+            pass
+
+        ran = []
+        lock = self.start(lambda: ran.append(True))
+
+        def look(_):
+            if ran:
+                raise HasRun
+
+        lock.release()
+        with self.assertRaises(HasRun):
+            self.pipeline.generate("a red circle", progress=look, **{**SMALL, "steps": self.MANY_STEPS})
+
+    def test_control_c_stops_it(self):
+        lock = self.start(lambda: os.kill(os.getpid(), signal.SIGINT))
+        seen = []
+        lock.release()
+        with self.assertRaises(KeyboardInterrupt):
+            # list.append runs no Python code, in which Python would look for signals itself
+            self.pipeline.generate("a red circle", progress=seen.append, **{**SMALL, "steps": self.MANY_STEPS})
+        self.assertLess(seen[-1].step, self.MANY_STEPS)
+
+    def test_two_threads_draw_one_after_another(self):
+        sys.setswitchinterval(0.005)
+        drawn = []
+        threads = [
+            threading.Thread(target=lambda: drawn.append(self.pipeline.generate("a red circle", **SMALL)))
+            for _ in range(3)
+        ]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        self.assertEqual(len(drawn), 3)
+        for picture in drawn:
+            np.testing.assert_array_equal(picture.array, self.picture.array)
+
+
+if __name__ == "__main__":
+    unittest.main()

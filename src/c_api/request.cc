@@ -1,0 +1,125 @@
+// What is asked of a model, for C. Values are checked by Pipeline::Check, but for pixels, which are copied
+// here.
+#include <utility>
+
+#include "c_api/guard.h"
+#include "c_api/handles.h"
+#include "qwen_image/image_file.h"
+
+using qwen_image::ErrorKind;
+using qwen_image::Fail;
+using qwen_image::Guarded;
+using qwen_image::Need;
+using qwen_image::NeedText;
+
+namespace {
+
+// Copies [height, width, channels] bytes; the sizes are those that picture files may have.
+template <typename Image>
+Image CopyPixels(int64_t width, int64_t height, int64_t channels, const uint8_t* pixels) {
+  const qwen_image::ImageLimits limits;
+  const bool sides = width >= 1 && height >= 1 && width <= limits.max_side && height <= limits.max_side;
+  if (!sides || width * height > limits.max_pixels)
+    Fail(ErrorKind::kUsage, "a picture of {}x{} is not taken: sides from 1 to {} and {} pixels are", width,
+         height, limits.max_side, limits.max_pixels);
+  const uint8_t* begin = &Need(pixels, "pixels");
+  return {width, height, {begin, begin + channels * width * height}};
+}
+
+}  // namespace
+
+qwen_image_status qwen_image_request_new(const char* prompt, qwen_image_request** request) {
+  return Guarded([&] {
+    Need(request, "request") = nullptr;
+    const std::string text = NeedText(prompt, "prompt");
+    *request = new qwen_image_request;
+    (*request)->request.prompt = text;
+  });
+}
+
+void qwen_image_request_free(qwen_image_request* request) { delete request; }
+
+qwen_image_status qwen_image_request_set_prompt(qwen_image_request* request, const char* prompt) {
+  return Guarded([&] { Need(request, "request").request.prompt = NeedText(prompt, "prompt"); });
+}
+
+qwen_image_status qwen_image_request_set_negative_prompt(qwen_image_request* request,
+                                                         const char* negative_prompt) {
+  return Guarded([&] {
+    Need(request, "request").request.negative_prompt = NeedText(negative_prompt, "negative_prompt");
+  });
+}
+
+qwen_image_status qwen_image_request_set_size(qwen_image_request* request, int64_t width, int64_t height) {
+  return Guarded([&] {
+    Need(request, "request").request.width = width;
+    request->request.height = height;
+  });
+}
+
+qwen_image_status qwen_image_request_set_steps(qwen_image_request* request, int64_t steps) {
+  return Guarded([&] { Need(request, "request").request.steps = steps; });
+}
+
+qwen_image_status qwen_image_request_set_cfg(qwen_image_request* request, double cfg) {
+  return Guarded([&] { Need(request, "request").request.cfg = cfg; });
+}
+
+qwen_image_status qwen_image_request_set_seed(qwen_image_request* request, uint64_t seed) {
+  return Guarded([&] { Need(request, "request").request.seed = seed; });
+}
+
+qwen_image_status qwen_image_request_add_input_image(qwen_image_request* request, int64_t width,
+                                                     int64_t height, const uint8_t* rgb) {
+  return Guarded([&] {
+    Need(request, "request")
+        .request.input_images.push_back(CopyPixels<qwen_image::RgbImage>(width, height, 3, rgb));
+  });
+}
+
+qwen_image_status qwen_image_request_set_init_image(qwen_image_request* request, int64_t width,
+                                                    int64_t height, const uint8_t* rgb) {
+  return Guarded([&] {
+    Need(request, "request").request.init_image = CopyPixels<qwen_image::RgbImage>(width, height, 3, rgb);
+  });
+}
+
+qwen_image_status qwen_image_request_set_mask(qwen_image_request* request, int64_t width, int64_t height,
+                                              const uint8_t* grey) {
+  return Guarded([&] {
+    Need(request, "request").request.mask = CopyPixels<qwen_image::GreyImage>(width, height, 1, grey);
+  });
+}
+
+qwen_image_status qwen_image_request_set_strength(qwen_image_request* request, double strength) {
+  return Guarded([&] { Need(request, "request").request.strength = strength; });
+}
+
+qwen_image_status qwen_image_request_set_outpaint(qwen_image_request* request, int64_t left, int64_t top,
+                                                  int64_t right, int64_t bottom) {
+  return Guarded([&] { Need(request, "request").request.outpaint = {left, top, right, bottom}; });
+}
+
+qwen_image_status qwen_image_request_set_blend(qwen_image_request* request, int blend) {
+  return Guarded([&] { Need(request, "request").request.blend = blend != 0; });
+}
+
+qwen_image_status qwen_image_request_set_keep_size(qwen_image_request* request, int keep_size) {
+  return Guarded([&] { Need(request, "request").request.keep_size = keep_size != 0; });
+}
+
+qwen_image_status qwen_image_request_set_progress(qwen_image_request* request,
+                                                  qwen_image_progress_callback callback, void* user_data) {
+  return Guarded([&] {
+    Need(request, "request").on_progress = callback;
+    request->progress_data = user_data;
+  });
+}
+
+qwen_image_status qwen_image_request_set_preview(qwen_image_request* request,
+                                                 qwen_image_preview_callback callback, void* user_data) {
+  return Guarded([&] {
+    Need(request, "request").on_preview = callback;
+    request->preview_data = user_data;
+  });
+}

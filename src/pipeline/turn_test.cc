@@ -1,0 +1,67 @@
+#include "pipeline/turn.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <thread>
+
+#include "qwen_image/qwen_image.h"
+
+namespace qwen_image {
+namespace {
+
+constexpr const char* kTiny = QWEN_IMAGE_SOURCE_DIR "/models/tiny";
+
+GenerateRequest SmallRequest() {
+  GenerateRequest request;
+  request.prompt = "a red circle";
+  request.width = request.height = 32;
+  request.steps = 2;
+  request.cfg = 1;
+  return request;
+}
+
+TEST(Turn, ThreadsDrawOneAfterAnother) {
+  const Pipeline pipeline(kTiny, {.threads = 2});
+  const Picture expected = pipeline.Generate(SmallRequest());
+  std::atomic<bool> other_draws = false;
+  Picture other_picture;
+  std::thread other;
+  const auto on_progress = [&](const Progress&) {
+    EXPECT_FALSE(other_draws);
+    pipeline.Check(SmallRequest());  // needs no turn
+    if (other.joinable()) return;
+    other = std::thread([&] {
+      other_picture = pipeline.Generate(
+          SmallRequest(), {.on_progress = [&](const Progress&) { other_draws = true; }, .on_note = {}});
+    });
+  };
+  const Picture picture = pipeline.Generate(SmallRequest(), {.on_progress = on_progress, .on_note = {}});
+  other.join();
+  EXPECT_TRUE(other_draws);
+  EXPECT_EQ(picture.rgb, expected.rgb);
+  EXPECT_EQ(other_picture.rgb, expected.rgb);
+}
+
+TEST(Turn, ACallbackCannotDrawWithItsOwnPipeline) {
+  const Pipeline pipeline(kTiny, {.threads = 1});
+  const auto draw_again = [&](const Progress&) { pipeline.Generate(SmallRequest()); };
+  try {
+    pipeline.Generate(SmallRequest(), {.on_progress = draw_again, .on_note = {}});
+    FAIL() << "expected an error";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), ErrorKind::kUsage);
+    EXPECT_THAT(error.message(), ::testing::HasSubstr("callbacks"));
+  }
+  // Another one can be used, and so can this one afterwards.
+  const Pipeline second(kTiny, {.threads = 1});
+  const auto draw_other = [&](const Progress& progress) {
+    if (progress.stage == Progress::Stage::kDecode) second.Generate(SmallRequest());
+  };
+  EXPECT_EQ(pipeline.Generate(SmallRequest(), {.on_progress = draw_other, .on_note = {}}).rgb,
+            second.Generate(SmallRequest()).rgb);
+}
+
+}  // namespace
+}  // namespace qwen_image
