@@ -1,0 +1,8 @@
+#pragma once
+#include <optional>
+
+#include "http_message.h"
+#include "jobs.h"
+namespace qwen_image::server {
+inline std::optional<Reply> A1111Route(const HttpRequest&, const Pipeline&, Jobs&) { return std::nullopt; }
+}  // namespace qwen_image::server
