@@ -1,0 +1,20 @@
+// Errors as replies, in the shape of OpenAI's API: {"error": {"message", "type", "param", "code"}}.
+#pragma once
+
+#include <string>
+
+#include "http_message.h"
+#include "qwen_image/error.h"
+
+namespace qwen_image::server {
+
+// kBadInput is taken for a broken body or picture of the request, not for a file of this machine.
+int HttpStatus(ErrorKind kind);
+// What OpenAI calls errors of this status: "invalid_request_error", …
+const char* ErrorType(int status);
+
+HttpResponse ErrorResponse(const HttpRequest& request, int status, const std::string& type,
+                           const std::string& message, const std::string& code = "");
+HttpResponse ErrorResponse(const HttpRequest& request, const Error& error);
+
+}  // namespace qwen_image::server
