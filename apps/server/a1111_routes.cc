@@ -123,7 +123,7 @@ JobPictures PicturesOf(const Fields& fields) {
 }
 
 Reply Draw(const HttpRequest& request, const Pipeline& pipeline, Jobs& jobs, bool from_picture) {
-  Json body = JsonBody(request);
+  Json body = ParseBody(request.body);
   const Fields fields(body);
   RefuseOtherFeatures(fields);
   if (const Json* override_settings = fields.Find("override_settings"))
@@ -201,20 +201,19 @@ std::optional<Json> Answer(const std::string& name, const Pipeline& pipeline, co
 
 std::optional<Reply> Route(const HttpRequest& request, const Pipeline& pipeline, Jobs& jobs) {
   const std::string name = request.path.substr(kPrefix.size());
-  const bool posts = request.method == "POST";
   if (name == "txt2img" || name == "img2img" || name == "interrupt") {
-    if (!posts) return WrongMethod(request, "POST");
+    if (auto other = OtherMethod(request, {"POST"})) return *other;
     if (name != "interrupt") return Draw(request, pipeline, jobs, name == "img2img");
     if (const auto job = RunningJob(jobs)) jobs.Cancel(job->id);
     return JsonResponse(Json::object());
   }
-  if (name == "options" && posts) {
-    CheckModel(JsonBody(request), pipeline);
+  if (name == "options" && request.method == "POST") {
+    CheckModel(ParseBody(request.body), pipeline);
     return JsonResponse(Json::object());
   }
   const std::optional<Json> answer = Answer(name, pipeline, jobs);
   if (!answer) return std::nullopt;
-  if (request.method != "GET") return WrongMethod(request, name == "options" ? "GET, POST" : "GET");
+  if (auto other = OtherMethod(request, {"GET"})) return *other;
   return JsonResponse(*answer);
 }
 

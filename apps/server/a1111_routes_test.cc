@@ -2,6 +2,8 @@
 
 #include <gmock/gmock.h>
 
+#include <thread>
+
 #include "files/base64.h"
 #include "files/image.h"
 #include "routes_testing.h"
@@ -17,7 +19,7 @@ class A1111Routes : public RouteTest {
     fields.emplace("steps", 1);
     fields.emplace("width", 32);
     fields.emplace("height", 32);
-    return Ask(A1111Route, Post(std::string("/sdapi/v1/") + route, fields.dump()));
+    return Ask(Post(std::string("/sdapi/v1/") + route, fields.dump()));
   }
   std::string RefusalOf(const char* route, const Json& fields) {
     const HttpResponse response = Draw(route, fields);
@@ -141,12 +143,12 @@ TEST_F(A1111Routes, WhatCannotBeDoneIsRefused) {
               HasSubstr("init_images must be a list of one picture"));
   EXPECT_THAT(RefusalOf("img2img", {{"init_images", {"http://x/y.png"}}}),
               HasSubstr("this server fetches nothing"));
-  EXPECT_EQ(Ask(A1111Route, Get("/sdapi/v1/txt2img")).status, 405);
-  EXPECT_EQ(Ask(A1111Route, Post("/sdapi/v1/progress", "{}")).status, 405);
+  EXPECT_EQ(Ask(Get("/sdapi/v1/txt2img")).status, 405);
+  EXPECT_EQ(Ask(Post("/sdapi/v1/progress", "{}")).status, 405);
 }
 
 TEST_F(A1111Routes, WhatToolsAskFirst) {
-  const auto get = [&](const std::string& name) { return JsonOf(Ask(A1111Route, Get("/sdapi/v1/" + name))); };
+  const auto get = [&](const std::string& name) { return JsonOf(Ask(Get("/sdapi/v1/" + name))); };
   const std::string id = get("sd-models")[0]["title"];
   EXPECT_EQ(get("sd-models")[0]["model_name"], id);
   EXPECT_EQ(get("sd-models").size(), 1u);
@@ -155,15 +157,13 @@ TEST_F(A1111Routes, WhatToolsAskFirst) {
   EXPECT_EQ(get("cmd-flags"), Json::parse(R"({"api": true})"));
   for (const char* none : {"loras", "upscalers", "sd-vae", "prompt-styles"})
     EXPECT_EQ(get(none), Json::array());
-  const auto set = [&](const Json& options) {
-    return Ask(A1111Route, Post("/sdapi/v1/options", options.dump())).status;
-  };
+  const auto set = [&](const Json& options) { return Ask(Post("/sdapi/v1/options", options.dump())).status; };
   EXPECT_EQ(set({{"sd_model_checkpoint", id}}), 200);
   EXPECT_EQ(set({{"sd_model_checkpoint", "other"}}), 400);
 }
 
 TEST_F(A1111Routes, Progress) {
-  const auto progress = [&] { return JsonOf(Ask(A1111Route, Get("/sdapi/v1/progress"))); };
+  const auto progress = [&] { return JsonOf(Ask(Get("/sdapi/v1/progress"))); };
   EXPECT_EQ(progress()["progress"], 0);
   EXPECT_EQ(progress()["state"]["job_count"], 0);
   EXPECT_TRUE(progress()["current_image"].is_null());
@@ -180,7 +180,7 @@ TEST_F(A1111Routes, Progress) {
   EXPECT_EQ(running["state"]["sampling_steps"], 200);
   EXPECT_GE(running["state"]["sampling_step"], 1);
   EXPECT_EQ(running["state"]["job_timestamp"].get<std::string>().size(), 14u);
-  EXPECT_EQ(Ask(A1111Route, Post("/sdapi/v1/interrupt", "")).status, 200);
+  EXPECT_EQ(Ask(Post("/sdapi/v1/interrupt", "")).status, 200);
   EXPECT_EQ(End(id).state, JobState::kCancelled);
 }
 

@@ -2,8 +2,6 @@
 
 #include <utility>
 
-#include "core/fail.h"
-#include "files/text.h"
 #include "http_error.h"
 
 namespace qwen_image::server {
@@ -12,28 +10,6 @@ std::string ModelId(const Pipeline& pipeline) {
   const std::string& variant = pipeline.variant();
   if (variant.empty() || variant == "qwen-image") return "qwen-image";
   return "qwen-image-" + variant;
-}
-
-HttpResponse JsonResponse(const Json& json) {
-  return {.body = json.dump(-1, ' ', false, Json::error_handler_t::replace)};
-}
-
-HttpResponse WrongMethod(const HttpRequest& request, const std::string& allowed) {
-  HttpResponse response =
-      ErrorResponse(request, 405, ErrorType(405),
-                    fmt::format("{} takes {}, not {}", request.path, allowed, Printable(request.method, 20)));
-  response.headers.emplace_back("Allow", allowed);
-  return response;
-}
-
-HttpResponse QueueFullResponse(const HttpRequest& request, const QueueFull& full) {
-  HttpResponse response = ErrorResponse(
-      request, 429, ErrorType(429),
-      fmt::format("{} jobs are waiting, which is the most that this server takes; try again in {} seconds",
-                  full.waiting, full.retry_after_seconds),
-      "queue_full");
-  response.headers.emplace_back("Retry-After", std::to_string(full.retry_after_seconds));
-  return response;
 }
 
 HttpResponse FailedJobResponse(const HttpRequest& request, const Job& job) {
@@ -47,27 +23,14 @@ HttpResponse FailedJobResponse(const HttpRequest& request, const Job& job) {
   return ErrorResponse(request, status, ErrorType(status), job.error);
 }
 
-Json JsonBody(const HttpRequest& request) {
-  // A form of a foreign page can send text/plain without being asked for its origin; JSON it cannot.
-  const std::string type = request.content_type.substr(0, request.content_type.find(';'));
-  if (type != "application/json")
-    Fail(ErrorKind::kUsage, "the request's Content-Type is {}; application/json is expected", Quoted(type));
-  return ParseBody(request.body);
-}
-
 Reply DrawAndReply(const HttpRequest& request, Jobs& jobs, JobRequest job,
                    std::function<HttpResponse(const Job&)> drawn) {
-  try {
-    const std::string id = jobs.Submit(std::move(job));
-    HttpRequest asked = {
-        .method = request.method, .path = request.path, .id = request.id};  // without its body
-    return WaitForJob{id, [asked = std::move(asked), drawn = std::move(drawn)](const Job& ended) {
-                        if (ended.state == JobState::kDone) return drawn(ended);
-                        return FailedJobResponse(asked, ended);
-                      }};
-  } catch (const QueueFull& full) {
-    return QueueFullResponse(request, full);
-  }
+  HttpRequest asked = {.id = request.id};  // without its body
+  return WaitForJob{jobs.Submit(std::move(job)),
+                    [asked = std::move(asked), drawn = std::move(drawn)](const Job& ended) {
+                      if (ended.state == JobState::kDone) return drawn(ended);
+                      return FailedJobResponse(asked, ended);
+                    }};
 }
 
 }  // namespace qwen_image::server

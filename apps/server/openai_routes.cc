@@ -13,33 +13,16 @@ namespace qwen_image::server {
 namespace {
 
 // Fields of OpenAI's, and those of ours that a client may add (extra_body in the official one).
-const std::vector<std::string_view> kKnown = {"prompt",
-                                              "model",
-                                              "n",
-                                              "size",
-                                              "response_format",
-                                              "user",
-                                              "quality",
-                                              "style",
-                                              "moderation",
-                                              "input_fidelity",
-                                              "background",
-                                              "output_format",
-                                              "output_compression",
-                                              "stream",
-                                              "partial_images",
-                                              "seed",
-                                              "steps",
-                                              "cfg",
-                                              "negative_prompt",
-                                              "strength",
-                                              "keep_size",
-                                              "blend",
-                                              "step_cache"};
+// clang-format off
+const std::vector<std::string_view> kKnown = {
+    "prompt", "model", "n", "size", "response_format", "user", "quality", "style", "moderation", "input_fidelity",
+    "background", "output_format", "output_compression", "stream", "partial_images",
+    "seed", "steps", "cfg", "negative_prompt", "strength", "keep_size", "blend", "step_cache"};
 // Fields of a form are all text; these are meant as JSON.
 const std::vector<std::string_view> kNotText = {
-    "n",   "output_compression", "stream",    "partial_images", "seed",      "steps",
-    "cfg", "strength",           "keep_size", "blend",          "step_cache"};
+    "n", "output_compression", "stream", "partial_images", "seed", "steps", "cfg", "strength", "keep_size", "blend",
+    "step_cache"};
+// clang-format on
 
 bool Contains(const std::vector<std::string_view>& list, std::string_view name) {
   return std::find(list.begin(), list.end(), name) != list.end();
@@ -162,8 +145,9 @@ Reply Route(const HttpRequest& request, const Pipeline& pipeline, Jobs& jobs) {
   constexpr std::string_view kModels = "/v1/models";
   const bool is_drawing = !request.path.starts_with(kModels);
   const char* method = is_drawing ? "POST" : "GET";
-  if (request.method != method) return WrongMethod(request, method);
-  if (request.path == "/v1/images/generations") return Draw(request, JsonBody(request), {}, pipeline, jobs);
+  if (auto other = OtherMethod(request, {method})) return *other;
+  if (request.path == "/v1/images/generations")
+    return Draw(request, ParseBody(request.body), {}, pipeline, jobs);
   if (request.path == "/v1/images/edits") return Edit(request, pipeline, jobs);
   if (request.path == kModels) return JsonResponse({{"object", "list"}, {"data", {ModelJson(pipeline)}}});
   if (request.path.substr(kModels.size()) == "/" + ModelId(pipeline))
@@ -180,11 +164,7 @@ std::optional<Reply> OpenAiRoute(const HttpRequest& request, const Pipeline& pip
   const bool ours = request.path == "/v1/images/generations" || request.path == "/v1/images/edits" ||
                     request.path == "/v1/models" || request.path.starts_with("/v1/models/");
   if (!ours) return std::nullopt;
-  try {
-    return Route(request, pipeline, jobs);
-  } catch (const Error& error) {
-    return ErrorResponse(request, error);
-  }
+  return Route(request, pipeline, jobs);
 }
 
 }  // namespace qwen_image::server

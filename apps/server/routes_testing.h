@@ -13,6 +13,7 @@
 #include "files/testing.h"
 #include "http_message.h"
 #include "jobs.h"
+#include "routes.h"
 
 namespace qwen_image::server {
 
@@ -27,8 +28,6 @@ inline RgbImage PlainPicture(int64_t width, int64_t height, uint8_t value) {
 
 class RouteTest : public testing::Test {
  protected:
-  using Route = std::optional<Reply> (*)(const HttpRequest&, const Pipeline&, Jobs&);
-
   static HttpRequest Get(const std::string& path) {
     return {.method = "GET", .path = path, .origin = "http://127.0.0.1:8080", .id = "r1"};
   }
@@ -43,14 +42,10 @@ class RouteTest : public testing::Test {
   }
 
   // The reply, after its job if it has one.
-  HttpResponse Ask(Route route, const HttpRequest& request) {
-    const std::optional<Reply> reply = route(request, Tiny(), jobs_);
-    if (!reply) {
-      ADD_FAILURE() << request.path << " is not a route";
-      return {.status = 0};
-    }
-    if (const auto* response = std::get_if<HttpResponse>(&*reply)) return *response;
-    const auto& wait = std::get<WaitForJob>(*reply);
+  HttpResponse Ask(const HttpRequest& request) {
+    const Reply reply = routes_.Handle(request);
+    if (const auto* response = std::get_if<HttpResponse>(&reply)) return *response;
+    const auto& wait = std::get<WaitForJob>(reply);
     return wait.reply(End(wait.job_id));
   }
 
@@ -64,14 +59,15 @@ class RouteTest : public testing::Test {
 
   static Json JsonOf(const HttpResponse& response) { return Json::parse(response.body); }
   // The message of a refusal.
-  std::string Refusal(Route route, const HttpRequest& request, int status = 400) {
-    const HttpResponse response = Ask(route, request);
+  std::string Refusal(const HttpRequest& request, int status = 400) {
+    const HttpResponse response = Ask(request);
     EXPECT_EQ(response.status, status) << response.body;
     return JsonOf(response)["error"]["message"];
   }
 
   TempFolder folder_;
   Jobs jobs_{Tiny(), folder_.path(), {.queue = 2}};
+  Routes routes_{Tiny(), jobs_, {}, [] { return HttpStats(); }};
 };
 
 }  // namespace qwen_image::server
