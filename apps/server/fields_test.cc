@@ -87,7 +87,7 @@ TEST(Fields, Text) {
   const Fields fields(body);
   EXPECT_EQ(fields.Text("ok", 5), "caf\xc3\xa9");
   EXPECT_EQ(Refusal([&] { fields.Text("ok", 4); }), "ok has 5 bytes; at most 4 are taken");
-  EXPECT_THAT(Refusal([&] { fields.Text("bytes", 9); }), HasSubstr("bytes is not valid UTF-8: \"\\xC3\""));
+  EXPECT_THAT(Refusal([&] { fields.Text("bytes", 9); }), HasSubstr("bytes is not valid UTF-8: \"\\xc3\""));
   EXPECT_THAT(Refusal([&] { fields.Text("nul", 9); }), HasSubstr("nul holds a NUL character, at byte 1"));
   EXPECT_EQ(Refusal([&] { fields.Text("number", 9); }), "number must be text, not 5");
   EXPECT_EQ(Refusal([&] { fields.Text("escape", 9); }).find('\x1b'), std::string::npos);

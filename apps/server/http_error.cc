@@ -1,6 +1,8 @@
 #include "http_error.h"
 
-#include "files/json.h"
+#include <fmt/format.h>
+
+#include "files/text.h"
 
 namespace qwen_image::server {
 
@@ -34,14 +36,32 @@ HttpResponse ErrorResponse(const HttpRequest& request, int status, const std::st
                       {"param", nullptr},
                       {"code", code.empty() ? Json() : Json(code)},
                       {"request_id", request.id}};
-  // Whatever a message quotes, the reply is valid JSON.
-  return {.status = status,
-          .body = Json{{"error", error}}.dump(-1, ' ', false, Json::error_handler_t::replace)};
+  return JsonResponse({{"error", error}}, status);
 }
 
 HttpResponse ErrorResponse(const HttpRequest& request, const Error& error) {
   const int status = HttpStatus(error.kind());
   return ErrorResponse(request, status, ErrorType(status), error.message());
+}
+
+HttpResponse JsonResponse(const Json& json, int status) {
+  // Whatever a message quotes, the reply is valid JSON.
+  return {.status = status, .body = json.dump(-1, ' ', false, Json::error_handler_t::replace)};
+}
+
+std::optional<HttpResponse> OtherMethod(const HttpRequest& request, const std::vector<std::string>& methods) {
+  std::string allow = "OPTIONS";
+  for (const std::string& method : methods) {
+    if (request.method == method) return std::nullopt;
+    allow += (method == "GET" ? ", GET, HEAD" : ", " + method);
+  }
+  HttpResponse response =
+      request.method == "OPTIONS"
+          ? HttpResponse{.status = 204, .content_type = "", .body = ""}
+          : ErrorResponse(request, 405, ErrorType(405),
+                          fmt::format("{} is not possible here; {} are", Quoted(request.method), allow));
+  response.headers.emplace_back("Allow", allow);
+  return response;
 }
 
 }  // namespace qwen_image::server

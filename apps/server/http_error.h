@@ -1,8 +1,11 @@
-// Errors as replies, in the shape of OpenAI's API: {"error": {"message", "type", "param", "code"}}.
+// Replies as JSON. Errors have the shape of OpenAI's API: {"error": {"message", "type", "param", "code"}}.
 #pragma once
 
+#include <optional>
 #include <string>
+#include <vector>
 
+#include "files/json.h"
 #include "http_message.h"
 #include "qwen_image/error.h"
 
@@ -16,5 +19,10 @@ const char* ErrorType(int status);
 HttpResponse ErrorResponse(const HttpRequest& request, int status, const std::string& type,
                            const std::string& message, const std::string& code = "");
 HttpResponse ErrorResponse(const HttpRequest& request, const Error& error);
+
+HttpResponse JsonResponse(const Json& json, int status = 200);
+
+// None if the method is one of these. OPTIONS is answered without the headers that would let other sites in.
+std::optional<HttpResponse> OtherMethod(const HttpRequest& request, const std::vector<std::string>& methods);
 
 }  // namespace qwen_image::server

@@ -136,8 +136,9 @@ std::string DecodePictureText(const std::string& name, const Json& value) {
 
 uint64_t SeedOf(const Fields& fields) {
   const Json* seed = fields.Find("seed");
-  if (!seed || *seed == "random" || (seed->is_number() && *seed == -1)) return std::random_device{}();
-  if (!seed->is_number_unsigned())
+  const bool is_signed = seed && seed->is_number_integer() && !seed->is_number_unsigned();
+  if (!seed || *seed == "random" || (is_signed && seed->get<int64_t>() == -1)) return std::random_device{}();
+  if (!seed->is_number_integer() || (is_signed && seed->get<int64_t>() < 0))
     fields.Refuse("seed", "a whole number from 0 to 2^64 - 1, or -1 or \"random\"");
   return seed->get<uint64_t>();
 }

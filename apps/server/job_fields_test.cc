@@ -177,14 +177,26 @@ TEST(JobFields, WrongPicturesAreNamed) {
 }
 
 TEST(JobFields, PixelsOfAllPicturesTogether) {
-  // Small files, many pixels: 32 million are the most.
-  const std::string large = Base64Of(Plain(4000, 4000, 7)), larger = Base64Of(Plain(4000, 4001, 7));
-  EXPECT_EQ(Parse({{"input_images", {large, large}}}).request.input_images.size(), 2u);
-  EXPECT_THAT(Refusal({{"input_images", {large, larger}}}), HasSubstr("input_images[1]"));
-  const std::string small = Base64Of(Plain(32, 16, 7));
-  EXPECT_THAT(Refusal({{"init_image", small}, {"outpaint", {8000, 8000, 0, 0}}}),
-              HasSubstr("with outpaint the picture would have 8032x8016 pixels"));
-  EXPECT_THAT(Refusal({{"init_image", small}, {"outpaint", {1 << 30, 0, 0, 0}}}),
+  const RequestLimits limits{.image_pixels = 2 * 64 * 64};
+  const auto refusal = [&](const Json& fields) {
+    try {
+      ParseJobRequest(fields, Tiny(), limits);
+    } catch (const Error& error) {
+      EXPECT_EQ(error.kind(), ErrorKind::kUsage);
+      return error.message();
+    }
+    return std::string();
+  };
+  const std::string fits = Base64Of(Plain(64, 64, 7)), larger = Base64Of(Plain(64, 65, 7));
+  EXPECT_EQ(refusal({{"prompt", "x"}, {"input_images", {fits, fits}}}), "");
+  EXPECT_THAT(refusal({{"prompt", "x"}, {"input_images", {fits, larger}}}), HasSubstr("input_images[1]"));
+  EXPECT_THAT(refusal({{"prompt", "x"}, {"input_images", {fits, fits}}, {"mask", fits}}), HasSubstr("mask"));
+  EXPECT_EQ(refusal({{"prompt", "x"}, {"init_image", fits}, {"outpaint", {0, 0, 64, 0}}}), "");
+  EXPECT_THAT(refusal({{"prompt", "x"}, {"init_image", fits}, {"outpaint", {0, 0, 65, 0}}}),
+              HasSubstr("with outpaint the picture would have 129x64 pixels"));
+  EXPECT_THAT(Refusal({{"init_image", fits}, {"outpaint", {8000, 8000, 0, 0}}}),
+              HasSubstr("with outpaint the picture would have 8064x8064 pixels"));
+  EXPECT_THAT(Refusal({{"init_image", fits}, {"outpaint", {1 << 30, 0, 0, 0}}}),
               HasSubstr("margins to outpaint"));
 }
 

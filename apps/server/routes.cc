@@ -18,28 +18,8 @@
 namespace qwen_image::server {
 namespace {
 
-HttpResponse JsonResponse(const Json& json, int status = 200) {
-  return {.status = status, .body = json.dump(-1, ' ', false, Json::error_handler_t::replace)};
-}
-
 HttpResponse Problem(const HttpRequest& request, int status, const std::string& message) {
   return ErrorResponse(request, status, ErrorType(status), message);
-}
-
-// None if the method is one of these. OPTIONS is answered without the headers that would let other sites in.
-std::optional<HttpResponse> OtherMethod(const HttpRequest& request, const std::vector<std::string>& methods) {
-  std::string allow = "OPTIONS";
-  for (const std::string& method : methods) {
-    if (request.method == method) return std::nullopt;
-    allow += (method == "GET" ? ", GET, HEAD" : ", " + method);
-  }
-  HttpResponse response =
-      request.method == "OPTIONS"
-          ? HttpResponse{.status = 204, .content_type = "", .body = ""}
-          : Problem(request, 405,
-                    fmt::format("{} is not possible here; {} are", Quoted(request.method), allow));
-  response.headers.emplace_back("Allow", allow);
-  return response;
 }
 
 // "/jobs/ID/images/0.png" → {"jobs", "ID", "images", "0.png"}
