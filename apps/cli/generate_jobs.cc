@@ -8,6 +8,7 @@
 
 #include "core/fail.h"
 #include "files/npy.h"
+#include "files/numbers.h"
 #include "files/output_file.h"
 #include "files/text.h"
 #include "qwen_image/image_file.h"

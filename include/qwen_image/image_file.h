@@ -46,9 +46,10 @@ struct MaskFile {
 // - greys: a mask in black and white; its transparent parts count as black;
 // - other colours, or nothing but black: the picture itself (or a cover) with a hole; the hole is redrawn.
 // A note says which it was. Throw Error kBadInput.
+enum class MaskRule { kByColours, kHole };  // kHole: the transparent parts are redrawn, whatever the colours
 QWEN_IMAGE_API MaskFile ReadMask(const std::filesystem::path& path, const ImageLimits& limits = {});
 QWEN_IMAGE_API MaskFile DecodeMask(std::string_view bytes, const std::string& where,
-                                   const ImageLimits& limits = {});
+                                   const ImageLimits& limits = {}, MaskRule rule = MaskRule::kByColours);
 
 // Text becomes metadata (UTF-8, iTXt). Written to a temporary name in the same folder and renamed: never a
 // partial file under `path`. Nothing is left behind on failure. Throws Error kCannotWrite.

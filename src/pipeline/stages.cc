@@ -46,6 +46,7 @@ std::string EncodersIdentity(const Pipeline::Impl& model, const SeenPictures& pi
 
 std::string CauseOfNan(const Pipeline::Impl& model) {
   constexpr std::chrono::seconds kPatience(10);
+  const std::lock_guard lock(model.vision_encoder_mutex);
   const WeightStore* vision = model.opened_vision_encoder ? &model.opened_vision_encoder->store() : nullptr;
   const std::string found = FindNonFinite(
       {&model.vae.store(), &model.transformer.store(), &model.text_encoder.store(), vision}, kPatience);
