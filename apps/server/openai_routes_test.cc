@@ -177,7 +177,7 @@ TEST_F(OpenAiRoutes, WrongForms) {
   EXPECT_THAT(
       refusal(Form({{"prompt", "x"}, {"@image", kPicture}, {"@mask", kPicture}, {"@mask", kPicture}})),
       HasSubstr("\"mask\" twice"));
-  EXPECT_THAT(refusal(Form({{"prompt", "x"}, {"@image", "no picture"}})), HasSubstr("input_images[0]"));
+  EXPECT_THAT(refusal(Form({{"prompt", "x"}, {"@image", "no picture"}})), HasSubstr("image[0]"));
   EXPECT_THAT(refusal(Form({{"prompt", "x"}, {"@image", kPicture}, {"steps", "1.5"}})),
               HasSubstr("steps must be a whole number"));
   EXPECT_THAT(refusal(Form({{"prompt", "x"}, {"@image", kPicture}, {"steps", "1e999"}})),
