@@ -10,8 +10,10 @@ void FuzzComponent(std::string_view bytes);  // a component's number, its config
 void FuzzConfig(std::string_view bytes);     // config.json of each component
 void FuzzGguf(std::string_view bytes);
 void FuzzImage(std::string_view bytes);    // a picture of any format, as a picture and as a mask
+void FuzzHead(std::string_view bytes);     // lines of a request: its target, Host, Origin, Authorization
 void FuzzIndex(std::string_view bytes);    // *.safetensors.index.json
 void FuzzInspect(std::string_view bytes);  // a weight file, as `qwen-image inspect` reads it
+void FuzzJob(std::string_view bytes);      // a job that the server stored
 void FuzzLora(std::string_view bytes);
 void FuzzMultipart(std::string_view bytes);  // Content-Type, NUL, a form of the server; base64 of its parts
 void FuzzNames(std::string_view bytes);      // the name of a tensor
@@ -30,9 +32,11 @@ inline constexpr FuzzTarget kFuzzTargets[] = {
     {"component", FuzzComponent},
     {"config", FuzzConfig},
     {"gguf", FuzzGguf},
+    {"head", FuzzHead},
     {"image", FuzzImage},
     {"index", FuzzIndex},
     {"inspect", FuzzInspect},
+    {"job", FuzzJob},
     {"lora", FuzzLora},
     {"multipart", FuzzMultipart},
     {"names", FuzzNames},
