@@ -34,8 +34,9 @@ def served(engine, folder, *options, key=None):
                "--jobs-dir", str(folder / "jobs"), *options]
     server = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment)
     try:
-        line = server.stdout.readline()
-        yield re.search(r"http://[^/ ]+", line).group()
+        ready = re.search(r"http://[^/ ]+", server.stdout.readline())
+        expect(ready, "the server says where it is")
+        yield ready.group()
         server.send_signal(signal.SIGTERM)
         expect(server.wait(timeout=120) == 0, "the server ends with 0 at SIGTERM")
     finally:
