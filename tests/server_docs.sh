@@ -4,6 +4,8 @@
 set -euo pipefail
 program=$1 source=$2
 address=http://127.0.0.1:8080 # as the documents have it
+server=
+trap '[ -z "$server" ] || kill "$server"' EXIT # only if something failed
 
 # Lines of the blocks that are to be typed into a shell.
 typed_lines() { awk '/^```/ { plain = !inside && $0 == "```"; inside = !inside; next } plain' "$1"; }
@@ -24,6 +26,7 @@ start() {
 stop() {
   kill -TERM "$server"
   wait "$server"
+  server=
 }
 
 typed_lines "$source/docs/server.md" >all.txt
@@ -33,6 +36,7 @@ while IFS= read -r line; do
   start "$line"
   stop
 done <serve.txt
+"$program" serve --help >help.txt
 
 start "build/release/qwen-image serve"
 # "# 400" behind a command: the status that it is meant to get.
