@@ -4,6 +4,7 @@
 
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/detached.hpp>
+#include <boost/asio/post.hpp>
 #include <boost/asio/redirect_error.hpp>
 #include <boost/asio/use_awaitable.hpp>
 #include <boost/asio/write.hpp>
@@ -124,6 +125,15 @@ asio::awaitable<Reply> Call(const HttpHooks& hooks, const HttpRequest& request) 
   co_return hooks.handle(request);
 }
 
+// Pictures are read and packed into it, so not on the thread of the connections.
+asio::awaitable<HttpResponse> CallReply(const WaitForJob& wait, const Job& job, const HttpRequest& request) {
+  try {
+    co_return wait.reply(job);
+  } catch (const std::exception& error) {
+    co_return ErrorResponse(request, 500, ErrorType(500), Printable(error.what()));
+  }
+}
+
 }  // namespace
 
 Connection::Connection(HttpServer::Impl& server, asio::ip::tcp::socket socket)
@@ -132,8 +142,11 @@ Connection::Connection(HttpServer::Impl& server, asio::ip::tcp::socket socket)
   const auto remote = stream_.socket().remote_endpoint(ignored);
   client_ = fmt::format("{}:{}", remote.address().to_string(), remote.port());
   local_address_ = stream_.socket().local_endpoint(ignored).address().to_string();
-  // A SO_LINGER of none, small packets at once.
-  stream_.socket().set_option(asio::ip::tcp::no_delay(true), ignored);
+  stream_.socket().set_option(asio::ip::tcp::no_delay(true),
+                              ignored);  // events are small and want to be seen
+  if (server.settings.send_buffer_bytes > 0)
+    stream_.socket().set_option(asio::socket_base::send_buffer_size(server.settings.send_buffer_bytes),
+                                ignored);
   server_.connections.insert(this);
   server_.CountConnections();
 }
@@ -344,14 +357,16 @@ Connection::Awaitable<bool> Connection::AnswerWhenDone(Record& record, const Wai
   }
   subscription = nullptr;
   if (!contents.ended && gone_) {
-    server_.jobs.Cancel(wait.job_id);
+    asio::post(server_.workers, [&jobs = server_.jobs, id = wait.job_id] { jobs.Cancel(id); });  // it writes
     Done(record, kClientLeft, 0);
     co_return false;
   }
   co_await StopWatching(mailbox);
-  HttpResponse response = contents.job
-                              ? wait.reply(*contents.job)
-                              : ErrorResponse(record.request, 404, ErrorType(404), "the job was removed");
+  if (!contents.job)
+    co_return co_await Send(record,
+                            ErrorResponse(record.request, 404, ErrorType(404), "the job was removed"));
+  asio::awaitable<HttpResponse> call = CallReply(wait, *contents.job, record.request);
+  HttpResponse response = co_await asio::co_spawn(server_.workers, std::move(call), asio::use_awaitable);
   co_return co_await Send(record, std::move(response));
 }
 

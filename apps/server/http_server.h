@@ -26,6 +26,8 @@ struct HttpSettings {
   uint64_t max_body_bytes = 64 << 20;
   uint64_t max_bodies_bytes = 256 << 20;  // of all requests at once
 
+  int send_buffer_bytes = 0;  // of a connection, in the kernel; 0: as the system likes
+
   // For the whole of each: a client that sends or takes a byte now and then does not get more time.
   using Milliseconds = std::chrono::milliseconds;
   Milliseconds header_deadline = std::chrono::seconds(15);

@@ -1,6 +1,7 @@
 // Clients that are slow, rude or lost, and what becomes of them; the next request is always served.
 #include "http_server.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -42,7 +42,7 @@ JobRequest QuickJob(uint64_t seed) {
 
 JobRequest LongJob() {
   JobRequest job = QuickJob();
-  job.request.width = job.request.height = 256;
+  job.request.width = job.request.height = 128;
   job.request.steps = 1000;
   job.count = 100;
   return job;

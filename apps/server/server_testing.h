@@ -25,7 +25,7 @@ JobRequest LongJob();                    // drawn for longer than any test takes
 inline constexpr const char* kQuickBody =
     R"({"prompt": "a red circle", "width": 32, "height": 32, "steps": 1, "cfg": 1, "seed": 1})";
 inline constexpr const char* kLongBody =
-    R"({"prompt": "a red circle", "width": 256, "height": 256, "steps": 200, "n": 10, "seed": 1})";
+    R"({"prompt": "a red circle", "width": 128, "height": 128, "steps": 200, "n": 10, "seed": 1})";
 
 // Returns when the job has ended; the job as it is then.
 Job WaitForEnd(Jobs& jobs, const std::string& id);
