@@ -22,7 +22,7 @@ const extended = () => pictures.all().length === 1 && margins().some((margin) =>
 
 function presetSize(name) {
   const { width, height } = info.defaults;
-  const ratio = kRatios.find(([known]) => known === name)[1] ;
+  const ratio = kRatios.find(([known]) => known === name)[1];
   if (ratio === 1 && width === height) return [width, height];
   const round = (side) => Math.max(kSide, Math.round(side / kSide) * kSide);
   return [round(Math.sqrt(width * height * ratio)), round(Math.sqrt(width * height / ratio))];
@@ -114,7 +114,7 @@ export function setInfo(next) {
   const before = info;
   info = next;
   const limits = info.limits ?? {};
-  for (const [id, limit] of [["count", limits.n], ["steps", limits.steps], ["width", limits.side], ["height", limits.side]]) {
+  for (const [id, limit] of [["count", limits.n], ["steps", limits.steps]]) {
     if (limit) byId(id).max = limit;
   }
   if (limits.prompt_bytes) byId("prompt").maxLength = byId("negative").maxLength = limits.prompt_bytes;
@@ -148,6 +148,10 @@ function problem() {
   if (shape() === "custom" && size().some((side) => !(side >= kSide) || side % kSide)) {
     return [`Width and height must be multiples of ${kSide}.`, size()[0] % kSide || !(size()[0] >= kSide) ? "width" : "height"];
   }
+  const { pixels = Infinity, images = Infinity, image_pixels: inputPixels = Infinity } = info.limits ?? {};
+  if (size() && size()[0] * size()[1] > pixels) return [`That is too large: this server draws up to ${Math.floor(Math.sqrt(pixels))} × ${Math.floor(Math.sqrt(pixels))} pixels.`, "width"];
+  if (pictures.all().length > images) return [`At most ${plural(images, "picture", "pictures")} can be edited at once.`, "files"];
+  if (pictures.all().reduce((sum, { width, height }) => sum + width * height, 0) > inputPixels) return [`The pictures have more than ${Math.floor(inputPixels / 1e6)} megapixels together, which this server does not take. Smaller ones will do.`, "files"];
   if (!(Number(value("steps")) >= 1)) return ["At least one step is needed.", "steps"];
   if (value("cfg") === "" || !(Number(value("cfg")) >= 0)) return ["The guidance is a number from 0 upwards; 1 switches it off.", "cfg"];
   const seed = value("seed").trim();
@@ -183,7 +187,7 @@ export function collect() {
 // Fills the form with a job's settings. `kept` is what collect() gave for it, if this page sent it.
 // False: it was made from pictures, and they are not here any more.
 export function fill(job, kept) {
-  const values = { prompt: job.prompt, negative: job.negative_prompt.trim(), steps: job.steps, cfg: job.cfg, seed: String(job.seed), count: job.count };
+  const values = { prompt: job.prompt, negative: job.negative_prompt.trim(), steps: job.steps, cfg: job.cfg, seed: String(job.seed), count: job.n };
   for (const [id, content] of Object.entries(values)) byId(id).value = content;
   hadPictures = false;
   pictures.replaceAll(kept?.pictures ?? []);
@@ -200,7 +204,7 @@ export function fill(job, kept) {
   choose(kept?.pictures.length ? kept.shape : preset ?? "custom");
   showMessage(null);
   refresh();
-  return Boolean(kept) || (job.input_images === 0 && !job.has_init_image);
+  return Boolean(kept) || (job.input_images === 0 && !job.init_image);
 }
 
 export function setUp({ onDraw }) {

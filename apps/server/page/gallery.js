@@ -88,8 +88,8 @@ function turn(by) {
 function settingsOf(job, image) {
   const list = [["Size", `${image.width} × ${image.height}`], ["Seed", image.seed], ["Steps", job.steps], ["Guidance", job.cfg]];
   if (job.negative_prompt?.trim()) list.push(["Negative prompt", job.negative_prompt]);
-  if (job.input_images) list.push(["Made from", plural(job.input_images, "picture", "pictures") + (job.has_mask ? ", with a mask" : "")]);
-  if (job.has_init_image) list.push(["Began with", job.has_mask ? "a picture and a mask" : "a picture"]);
+  if (job.input_images) list.push(["Made from", plural(job.input_images, "picture", "pictures") + (job.mask ? ", with a mask" : "")]);
+  if (job.init_image) list.push(["Began with", job.mask ? "a picture and a mask" : "a picture"]);
   if (typeof job.strength === "number") list.push(["Change", `${Math.round(job.strength * 100)} %`]);
   if (job.finished > job.started) list.push(["Drawn in", seconds((job.finished - job.started) / 1000)]);
   if (job.created) list.push(["Drawn on", new Date(job.created).toLocaleString()]);

@@ -24,7 +24,7 @@ function titleOf(job) {
   switch (job.state) {
     case "queued": return position > 1 ? `Number ${position} in the queue` : "Next in the queue";
     case "running": {
-      const which = job.count > 1 ? `Picture ${picture + 1} of ${job.count}: ` : "";
+      const which = job.n > 1 ? `Picture ${picture + 1} of ${job.n}: ` : "";
       const what = stage === "denoise" ? `step ${Math.min(step + 1, steps)} of ${steps}` : (kStages[stage] ?? "Starting").toLowerCase();
       return which ? which + what : what[0].toUpperCase() + what.slice(1);
     }
@@ -53,11 +53,11 @@ function renderImages(job) {
   const box = byId("stage-images");
   if (box.dataset.job !== job.id) {
     box.dataset.job = job.id;
-    box.replaceChildren(...Array.from({ length: job.count }, (_, index) => make("button",
+    box.replaceChildren(...Array.from({ length: job.n }, (_, index) => make("button",
       { type: "button", class: "cell", disabled: true, "aria-label": `Open picture ${index + 1}`, onclick: () => actions.open(job.id, index) }, make("img", { alt: "" }))));
-    const columns = Math.ceil(Math.sqrt(job.count));
+    const columns = Math.ceil(Math.sqrt(job.n));
     box.style.setProperty("--columns", String(columns));
-    box.style.setProperty("--rows", String(Math.ceil(job.count / columns)));
+    box.style.setProperty("--rows", String(Math.ceil(job.n / columns)));
   }
   const preview = previews.get(job.id);
   [...box.children].forEach((cell, index) => {

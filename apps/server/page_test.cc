@@ -7,6 +7,7 @@
 #include <fstream>
 #include <iterator>
 #include <regex>
+#include <utility>
 
 namespace qwen_image::server {
 namespace {
@@ -42,7 +43,8 @@ TEST(Page, RepliesSayWhatTheyAre) {
 }
 
 TEST(Page, HasNothingElse) {
-  for (const char* path : {"", "//", "/index.html", "/page.cc", "/../page.cc", "/APP.JS", "/app.js/", "app.js"})
+  for (const char* path :
+       {"", "//", "/index.html", "/page.cc", "/../page.cc", "/APP.JS", "/app.js/", "app.js"})
     EXPECT_EQ(PageFile(path), nullptr) << path;
 }
 
@@ -51,7 +53,8 @@ TEST(Page, HasNoInlineScriptOrStyleAndNoForeignAddress) {
   const std::string& html = PageFile("/")->body;
   EXPECT_FALSE(std::regex_search(html, std::regex(R"(\sstyle=|<style|\son[a-z]+=|javascript:)")));
   EXPECT_FALSE(std::regex_search(html, std::regex(R"(<script(?![^>]* src="/))")));
-  EXPECT_FALSE(std::regex_search(html + PageFile("/style.css")->body, std::regex(R"(https?://|@import|url\()")));
+  EXPECT_FALSE(
+      std::regex_search(html + PageFile("/style.css")->body, std::regex(R"(https?://|@import|url\()")));
 }
 
 }  // namespace

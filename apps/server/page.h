@@ -3,11 +3,12 @@
 
 #include <string>
 
-#include "../http_message.h"
+#include "http_message.h"
 
 namespace qwen_image::server {
 
-// The reply to GET `path` ("/", "/style.css", …); null: the page has no such file. Lives as long as the program.
+// The reply to GET `path` ("/", "/style.css", …); null: the page has no such file. Lives as long as the
+// program.
 const HttpResponse* PageFile(const std::string& path);
 
 }  // namespace qwen_image::server
