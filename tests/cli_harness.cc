@@ -204,6 +204,13 @@ bool RunningProgram::WaitForError(const std::string& text) {
   return true;
 }
 
+std::string RunningProgram::WaitForOutput(const std::string& text) {
+  while (result_.out.find(text) == std::string::npos) {
+    if (!Receive()) return "";
+  }
+  return result_.out;
+}
+
 void RunningProgram::Signal(int signal) { kill(pid_, signal); }
 
 RunResult RunningProgram::Finish() {

@@ -48,6 +48,8 @@ class RunningProgram {
 
   // Waits until stderr contains `text`; false if the program ended before.
   bool WaitForError(const std::string& text);
+  // The same for stdout; what came there so far, empty if the program ended before.
+  std::string WaitForOutput(const std::string& text);
   void Signal(int signal);
   RunResult Finish();
 

@@ -4,6 +4,7 @@
 
 #include "core/fail.h"
 #include "core/glob.h"
+#include "files/numbers.h"
 #include "files/output_file.h"
 #include "files/text.h"
 #include "parity/hints.h"

@@ -174,7 +174,7 @@ int RunGenerate(GenerateOptions options, const DebugOptions& debug_options, cons
     const Picture picture = DrawWatched(pipeline, request, progress, start, debug, options, cancel);
     if (i > 0) start.start_to_first_step.reset();
     progress.Clear();
-    Json record = PictureRecord(picture, options, ModelName(model), pipeline.loras());
+    Json record = PictureRecord(picture, request, options, ModelName(model), pipeline.loras());
     if (!run_id.empty()) record[kRunKey] = run_id;
     WritePng(job.output, picture.image(), PngText(record));
     RemoveResumeState(picture);

@@ -9,6 +9,7 @@
 #include "core/fail.h"
 #include "files/image.h"
 #include "files/npy.h"
+#include "files/numbers.h"
 #include "files/output_file.h"
 #include "files/text.h"
 

@@ -1,26 +1,16 @@
 #include "generate_report.h"
 
 #include <cmath>
-#include <fstream>
 #include <string>
 
 #include "files/text.h"
 #include "picture_record.h"
 #include "print.h"
 #include "progress.h"
+#include "weights/memory.h"
 
 namespace qwen_image {
 namespace {
-
-// The most memory this process ever held, mapped weights included. Not getrusage(): its figure begins with
-// what the process that started this one had.
-int64_t PeakMemoryBytes() {
-  std::ifstream status("/proc/self/status");
-  for (std::string line; std::getline(status, line);) {
-    if (line.starts_with("VmHWM:")) return 1024 * std::stoll(line.substr(6));
-  }
-  return 0;
-}
 
 // Of this run: without the steps that an earlier one finished.
 double SecondsPerStep(const Picture& p) {
@@ -114,7 +104,7 @@ void PrintSummary(const Job& job, const Picture& p, const Pipeline& pipeline) {
         HumanSeconds(p.seconds.encode_prompt), p.prompt_from_cache ? " (cached)" : "",
         p.source ? " + pictures " + HumanSeconds(p.seconds.encode_pictures) : "",
         HumanSeconds(p.seconds.denoise), DenoiseDetails(p), HumanSeconds(p.seconds.decode),
-        static_cast<double>(PeakMemoryBytes()) / 1e6);
+        static_cast<double>(MemoryInUse().peak) / 1e6);
   PrintSource(stream, p);
   PrintLoras(stream, pipeline, p);
 }
@@ -136,7 +126,7 @@ void PrintJson(const Job& job, const Picture& p, Json record, const StartSeconds
                        {"per_step", SecondsPerStep(p)},
                        {"decode", p.seconds.decode}};
   if (start.start_to_first_step) record["seconds"]["start_to_first_step"] = *start.start_to_first_step;
-  record["peak_memory_bytes"] = PeakMemoryBytes();
+  record["peak_memory_bytes"] = MemoryInUse().peak;
   Print(stdout, "{}\n", RecordText(record));
 }
 

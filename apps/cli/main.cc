@@ -22,6 +22,7 @@
 #include "print.h"
 #include "pull_command.h"
 #include "qwen_image/qwen_image.h"
+#include "serve_command.h"
 
 namespace qwen_image {
 namespace {
@@ -80,6 +81,7 @@ int Main(int argc, char** argv) {
       "4 does not fit in memory, 5 cannot write the output, 70 a bug in the program, 130 interrupted.\n\n"
       "Examples:\n  qwen-image generate \"a red circle on a blue background\" -o circle.png\n"
       "  qwen-image edit \"make the circle green\" --input-image circle.png -o green.png\n"
+      "  qwen-image serve\n"
       "More:      qwen-image generate --help");
   DebugOptions debug;
   AddDebugOptions(app, debug);
@@ -109,6 +111,10 @@ int Main(int argc, char** argv) {
   CLI::App* pull_command = app.add_subcommand("pull", "Download a model from Hugging Face");
   AddPullOptions(*pull_command, pull);
 
+  ServeOptions serve;
+  CLI::App* serve_command = app.add_subcommand(
+      "serve", "A web page and an HTTP API (OpenAI's and others'); the model is loaded once");
+  AddServeOptions(*serve_command, serve);
   DoctorOptions doctor;
   CLI::App* doctor_command =
       app.add_subcommand("doctor", "What a model is, whether it is whole and fits, what would go wrong");
@@ -141,6 +147,8 @@ int Main(int argc, char** argv) {
     code = RunInspect(inspect, interrupted);
   } else if (doctor_command->parsed()) {
     code = RunDoctor(doctor, interrupted);
+  } else if (serve_command->parsed()) {
+    return RunServe(serve, interrupted);  // whoever reads its first line may go away
   } else if (pull_command->parsed()) {
     code = RunPull(pull, interrupted);
   } else {

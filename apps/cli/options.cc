@@ -2,27 +2,14 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <charconv>
 #include <random>
 
 #include "core/fail.h"
+#include "files/numbers.h"
 #include "files/text.h"
 #include "model_options.h"
 
 namespace qwen_image {
-namespace {
-
-constexpr uint64_t kHuge = 1u << 30;  // more than any picture has pixels on a side
-
-std::optional<uint64_t> ParseWhole(std::string_view text) {
-  uint64_t value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (text.empty() || error != std::errc() || end != text.data() + text.size()) return std::nullopt;
-  return value;
-}
-
-}  // namespace
-
 void RefuseEmptyValues(CLI::App& command, const std::set<std::string>& may_be_empty) {
   for (CLI::Option* option : command.get_options()) {
     if (may_be_empty.contains(option->get_name())) continue;
@@ -260,24 +247,13 @@ void AddDebugOptions(CLI::App& app, DebugOptions& o) {
       ->group(group);
 }
 
-std::pair<int64_t, int64_t> ParseSize(const std::string& text) {
-  const size_t cross = text.find_first_of("xX");
-  const auto width = ParseWhole(std::string_view(text).substr(0, cross));
-  const auto height =
-      cross == text.npos ? std::nullopt : ParseWhole(std::string_view(text).substr(cross + 1));
-  if (!width || !height || *width > kHuge || *height > kHuge) {
-    Fail(ErrorKind::kUsage, "{} is not a size; write WIDTHxHEIGHT, for example 1024x768", Quoted(text));
-  }
-  return {static_cast<int64_t>(*width), static_cast<int64_t>(*height)};
-}
-
 Margins ParseMargins(const std::string& text) {
   std::vector<int64_t> sides;
   std::string_view rest = text;
   for (bool more = true; more;) {
     const size_t comma = rest.find(',');
     const auto side = ParseWhole(rest.substr(0, comma));
-    if (!side || *side > kHuge) break;
+    if (!side || *side > kHugeSide) break;
     sides.push_back(static_cast<int64_t>(*side));
     more = comma != rest.npos;
     if (more) rest.remove_prefix(comma + 1);

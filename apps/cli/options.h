@@ -80,8 +80,6 @@ void AddDebugOptions(CLI::App& app, DebugOptions& options);
 // An empty value is a script's variable that was never set; CLI11 would take it for "not given".
 void RefuseEmptyValues(CLI::App& command, const std::set<std::string>& may_be_empty);
 
-// "640x480" → width, height. Throws Error kUsage.
-std::pair<int64_t, int64_t> ParseSize(const std::string& text);
 // "0,64,0,64" → left, top, right, bottom. Throws Error kUsage.
 Margins ParseMargins(const std::string& text);
 bool IsRandomSeed(const std::string& text);  // "random", "-1"

@@ -9,8 +9,6 @@
 namespace qwen_image {
 namespace {
 
-constexpr const char* kTextKey = "qwen-image";
-
 std::string RecordedSeed(const Json& record, const std::string& where) {
   const auto seed = record.find("seed");
   if (seed == record.end() || !seed->is_number_unsigned())
@@ -33,22 +31,6 @@ std::string RecordedPrecision(const ConfigReader& record) {
     Fail(ErrorKind::kBadInput, "{}: \"precision\" is {}, expected exact or fast", record.where(),
          Quoted(precision));
   return precision;
-}
-
-// What the picture was made from; as with LoRAs without the way there.
-void AddPictures(const Picture& picture, const GenerateOptions& o, Json& record) {
-  for (const auto& path : o.input_images) record["input_images"].push_back(path.filename().string());
-  if (!o.init_image.empty()) record["init_image"] = o.init_image.filename().string();
-  if (!o.mask.empty()) record["mask"] = o.mask.filename().string();
-  if (!o.outpaint.empty()) record["outpaint"] = o.outpaint;
-  if (picture.strength) record["strength"] = *picture.strength;
-  if (o.no_blend) record["no_blend"] = true;
-  if (o.keep_size) record["keep_size"] = true;
-  // The result may have the size of its input, or another than it was drawn at; what was asked for is this.
-  if (!picture.source) return;
-  const bool asked = !o.size.empty() || o.width || o.height;
-  record["size"] = asked ? fmt::format("{}x{}", picture.source->working_width, picture.source->working_height)
-                         : "as the input";
 }
 
 // The pictures that it was made from must be given again.
@@ -97,49 +79,22 @@ void NeedLoras(const Json& record, const std::string& picture, const std::string
 
 }  // namespace
 
-Json PictureRecord(const Picture& picture, const GenerateOptions& options, const std::string& model_name,
-                   const std::vector<AppliedLora>& loras) {
-  Json record = {{"version", Version()},
-                 {"model", model_name},
-                 {"prompt", picture.prompt},
-                 {"negative_prompt", picture.negative_prompt},
-                 {"width", picture.width},
-                 {"height", picture.height},
-                 {"steps", picture.steps},
-                 {"cfg", picture.cfg},
-                 {"seed", picture.seed},
-                 {"max_sequence_length", options.MaxSequenceLength()},
-                 {"reference_special_tokens", options.reference_special_tokens},
-                 {"precision", options.PrecisionInUse() == Precision::kExact ? "exact" : "fast"},
-                 {"vae_tiling", options.vae_tiling.empty() ? "auto" : options.vae_tiling}};
-  if (options.step_cache.value_or(0) > 0) record["step_cache"] = *options.step_cache;
-  if (!options.latents.empty()) record["latents"] = options.latents.filename().string();
-  AddPictures(picture, options, record);
-  for (const AppliedLora& lora : loras) {
-    record["loras"].push_back({{"file", lora.name},
-                               {"scale", lora.scale},
-                               {"layers", lora.layers},
-                               {"total_layers", lora.total},
-                               {"min_rank", lora.min_rank},
-                               {"max_rank", lora.max_rank},
-                               {"lightning_steps", lora.lightning_steps}});
-  }
+Json PictureRecord(const Picture& picture, const GenerateRequest& request, const GenerateOptions& o,
+                   const std::string& model_name, const std::vector<AppliedLora>& loras) {
+  Json record = DrawnRecord(picture, request, o.PrecisionInUse(), model_name, loras);
+  // What the picture was made from; as with LoRAs without the way there.
+  for (const auto& path : o.input_images) record["input_images"].push_back(path.filename().string());
+  if (!o.init_image.empty()) record["init_image"] = o.init_image.filename().string();
+  if (!o.mask.empty()) record["mask"] = o.mask.filename().string();
+  if (!o.latents.empty()) record["latents"] = o.latents.filename().string();
   return record;
-}
-
-std::string RecordText(const Json& record) {
-  return record.dump(-1, ' ', false, Json::error_handler_t::replace);
-}
-
-std::map<std::string, std::string> PngText(const Json& record) {
-  return {{kTextKey, RecordText(record)}, {"Software", std::string("qwen-image.cpp ") + Version()}};
 }
 
 Json RecordOfDrawn(const std::filesystem::path& picture, const std::string& run_id) {
   if (!std::filesystem::is_regular_file(picture)) return nullptr;
   try {
     const auto text = ReadPngText(picture);
-    const auto found = text.find(kTextKey);
+    const auto found = text.find(kRecordKey);
     if (found == text.end()) return nullptr;
     Json record = ParseJson(found->second, picture.string());
     const bool same = record.is_object() && record.contains(kRunKey) && record[kRunKey] == run_id;
@@ -151,7 +106,7 @@ Json RecordOfDrawn(const std::filesystem::path& picture, const std::string& run_
 
 void FillFromPicture(const std::filesystem::path& picture, GenerateOptions& o) {
   const auto text = ReadPngText(picture);
-  const auto found = text.find(kTextKey);
+  const auto found = text.find(kRecordKey);
   if (found == text.end()) {
     Fail(ErrorKind::kBadInput,
          "{}: the picture carries no qwen-image settings (another program made it, or they were removed)",

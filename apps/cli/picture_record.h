@@ -2,12 +2,12 @@
 #pragma once
 
 #include <filesystem>
-#include <map>
 #include <string>
 #include <vector>
 
 #include "files/json.h"
 #include "options.h"
+#include "pipeline/drawn_record.h"
 #include "qwen_image/qwen_image.h"
 
 namespace qwen_image {
@@ -15,14 +15,9 @@ namespace qwen_image {
 // Where a record holds Pipeline::RunId, if the run could be resumed.
 inline constexpr const char* kRunKey = "run";
 
-// Everything that is needed to draw the picture again.
-Json PictureRecord(const Picture& picture, const GenerateOptions& options, const std::string& model_name,
-                   const std::vector<AppliedLora>& loras);
-
-// One line. Bytes that are no UTF-8, as names of files may have, become U+FFFD.
-std::string RecordText(const Json& record);
-
-std::map<std::string, std::string> PngText(const Json& record);
+// DrawnRecord, and the files that the options name.
+Json PictureRecord(const Picture& picture, const GenerateRequest& request, const GenerateOptions& options,
+                   const std::string& model_name, const std::vector<AppliedLora>& loras);
 
 // The settings of a picture that was drawn as a part of a resumable batch, if it is this run's; else null.
 Json RecordOfDrawn(const std::filesystem::path& picture, const std::string& run_id);

@@ -14,10 +14,14 @@ namespace qwen_image::server {
 struct JobRequest {
   GenerateRequest request;
   int64_t count = 1;
+  std::vector<std::string> notes = {};  // what was found while reading it; the first of Job::notes
 };
 
 enum class JobState { kQueued, kRunning, kDone, kFailed, kCancelled, kInterrupted };
 const char* Name(JobState state);  // "queued", …
+inline constexpr JobState kJobStates[] = {JobState::kQueued, JobState::kRunning,   JobState::kDone,
+                                          JobState::kFailed, JobState::kCancelled, JobState::kInterrupted};
+inline bool HasEnded(JobState state) { return state != JobState::kQueued && state != JobState::kRunning; }
 
 struct JobProgress {
   int64_t position = 0;  // in the queue; 0: it runs

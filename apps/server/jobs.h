@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -14,14 +15,30 @@
 namespace qwen_image::server {
 
 struct JobLimits {
-  int64_t queue = 16;  // jobs that wait
-  int64_t kept = 200;  // finished jobs with their pictures on disk; the oldest go first
+  int64_t queue = 16;                        // jobs that wait
+  int64_t kept = 200;                        // ended jobs, with their pictures on disk; the oldest go first
+  int64_t waiting_bytes = int64_t{1} << 30;  // of the pictures that waiting jobs begin with
+};
+
+struct JobOptions {
+  std::string model_name = {};  // for the record inside the pictures
+  Precision precision = Precision::kFast;
+  std::function<void(const Job&)> on_state = {};  // a job begins to run, or has ended: for logs
 };
 
 // Thrown by Submit when no more jobs can wait.
 struct QueueFull {
   int64_t waiting = 0;
   int64_t retry_after_seconds = 1;  // when a place may be free, from the last jobs' times
+};
+
+// For metrics; sums are since the start.
+struct JobStats {
+  std::map<JobState, int64_t> jobs;  // that are known now
+  std::map<JobState, int64_t> ended;
+  int64_t pictures = 0, steps = 0;
+  StageSeconds seconds;
+  double last_seconds_per_step = 0;
 };
 
 // What an observer is told.
@@ -34,11 +51,18 @@ using JobObserver =
 
 class Jobs {
  public:
-  // The folder holds finished jobs; those that an earlier process left are there again.
-  Jobs(const Pipeline& pipeline, std::filesystem::path folder, JobLimits limits);
+  // The folder holds ended jobs; those that an earlier process left are there again. Throws Error
+  // kCannotWrite if the folder cannot be used, or another server uses it.
+  Jobs(const Pipeline& pipeline, std::filesystem::path folder, JobLimits limits, JobOptions options = {});
   ~Jobs();  // stops drawing; what has not finished is recorded as interrupted
+  Jobs(const Jobs&) = delete;
+  Jobs& operator=(const Jobs&) = delete;
 
-  // Checks the request first (Pipeline::Check). Throws Error, QueueFull.
+  // What was found in the folder and could not be read, for a log.
+  const std::vector<std::string>& problems() const;
+
+  // Checks the request first (Pipeline::Check). Throws Error (kInterrupted: no more jobs are taken),
+  // QueueFull.
   std::string Submit(JobRequest request);
   std::optional<Job> Find(const std::string& id) const;
   std::vector<Job> List() const;  // newest first
@@ -49,12 +73,17 @@ class Jobs {
   // The bytes of a finished picture (PNG, its settings inside), or none.
   std::optional<std::string> ReadPng(const std::string& id, int64_t index) const;
 
-  // The observer hears of the job until it has ended (kEnd, once, at once if it has) or the handle is gone.
+  // The observer hears at once how the job stands, and then of the job until it has ended (kEnd, once) or the
+  // handle is gone. Null: there is no such job.
   class Subscription;
   std::shared_ptr<Subscription> Subscribe(const std::string& id, JobObserver observer);
 
   // No new jobs; the running one and, with `finish_queue`, the waiting ones are finished. Returns when done.
   void Drain(bool finish_queue);
+  // The same, but the running job is interrupted, too; does not wait.
+  void Stop();
+
+  JobStats Stats() const;
 
  private:
   struct Impl;

@@ -103,12 +103,13 @@ GreyImage ToGrey(const RgbImage& image) {
   return grey;
 }
 
-MaskFile DecodeMask(std::string_view bytes, const std::string& where, const ImageLimits& limits) {
+MaskFile DecodeMask(std::string_view bytes, const std::string& where, const ImageLimits& limits,
+                    MaskRule rule) {
   DecodedImage decoded = DecodePixels(bytes, where, limits);
   MaskFile file{.notes = std::move(decoded.notes)};
   const Orientation orientation = OrientationOf(decoded);
   if (IsTransparent(decoded)) {
-    const MaskKind kind = KindOfMask(decoded);
+    const MaskKind kind = rule == MaskRule::kHole ? MaskKind::kHole : KindOfMask(decoded);
     file.notes.emplace_back(NoteOn(kind));
     file.image = {decoded.width, decoded.height, TransparentMask(decoded, kind)};
   } else {
@@ -119,7 +120,9 @@ MaskFile DecodeMask(std::string_view bytes, const std::string& where, const Imag
 }
 
 MaskFile ReadMask(const std::filesystem::path& path, const ImageLimits& limits) {
-  return ReadWith(DecodeMask, path, limits);
+  return ReadWith([](std::string_view bytes, const std::string& where,
+                     const ImageLimits& bounds) { return DecodeMask(bytes, where, bounds); },
+                  path, limits);
 }
 
 }  // namespace qwen_image

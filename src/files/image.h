@@ -37,7 +37,9 @@ struct MaskFile {
 // - greys: a mask in black and white; its transparent parts count as black;
 // - other colours, or nothing but black: the picture itself (or a cover) with a hole; the hole is redrawn.
 // A note says which it was. Throw Error kBadInput.
+enum class MaskRule { kByColours, kHole };  // kHole: the transparent parts are redrawn, whatever the colours
 MaskFile ReadMask(const std::filesystem::path& path, const ImageLimits& limits = {});
-MaskFile DecodeMask(std::string_view bytes, const std::string& where, const ImageLimits& limits = {});
+MaskFile DecodeMask(std::string_view bytes, const std::string& where, const ImageLimits& limits = {},
+                    MaskRule rule = MaskRule::kByColours);
 
 }  // namespace qwen_image

@@ -4,25 +4,10 @@
 
 #include <cmath>
 
+#include "files/base64.h"
 #include "files/text.h"
 
 namespace qwen_image {
-namespace {
-
-std::string Base64(std::string_view bytes) {
-  constexpr std::string_view kDigits = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-  std::string text;
-  text.reserve((bytes.size() + 2) / 3 * 4);
-  for (size_t i = 0; i < bytes.size(); i += 3) {
-    uint32_t group = 0;
-    for (size_t k = 0; k < 3; ++k)
-      group = group << 8 | (i + k < bytes.size() ? static_cast<uint8_t>(bytes[i + k]) : 0);
-    for (size_t k = 0; k < 4; ++k) text += i + k <= bytes.size() ? kDigits[group >> (18 - 6 * k) & 63] : '=';
-  }
-  return text;
-}
-
-}  // namespace
 
 std::string HtmlText(std::string_view text, size_t max_bytes) {
   std::string html;
@@ -59,7 +44,7 @@ std::string HtmlNumber(double value, int digits) {
 std::string HtmlImage(const RgbImage& image, std::string_view alt, std::string_view css_class) {
   return fmt::format(
       "<img class=\"{}\" width=\"{}\" height=\"{}\" alt=\"{}\" src=\"data:image/png;base64,{}\">", css_class,
-      image.width, image.height, alt, Base64(EncodePng(image)));
+      image.width, image.height, alt, EncodeBase64(EncodePng(image)));
 }
 
 }  // namespace qwen_image

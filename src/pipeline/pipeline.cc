@@ -44,6 +44,7 @@ Pipeline::Impl::Impl(const ModelParts& parts, const ModelFiles& files, const Pip
 }
 
 const VisionEncoder& Pipeline::Impl::vision_encoder() const {
+  const std::lock_guard lock(opening_vision_encoder);
   if (!opened_vision_encoder) {
     VisionEncoder opened(WeightStore(vision_encoder_path, Component::kVisionEncoder), precision);
     CheckVisionFits(opened, text_encoder.config());
@@ -54,6 +55,7 @@ const VisionEncoder& Pipeline::Impl::vision_encoder() const {
 
 void Pipeline::Impl::ReleaseEncoderPages() const {
   text_encoder.store().ReleasePages();
+  const std::lock_guard lock(opening_vision_encoder);
   if (opened_vision_encoder) opened_vision_encoder->store().ReleasePages();
 }
 

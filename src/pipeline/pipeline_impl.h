@@ -2,6 +2,7 @@
 #pragma once
 
 #include <filesystem>
+#include <mutex>
 #include <optional>
 
 #include "core/threads.h"
@@ -44,6 +45,7 @@ struct Pipeline::Impl {
   VisionProcessorConfig vision_processor;
   mutable ThreadPool pool;
   mutable PromptCache prompts;
+  mutable std::mutex opening_vision_encoder;  // a request may be checked while another is drawn
   mutable std::optional<VisionEncoder> opened_vision_encoder;
   // Computed when first asked for: with resuming or a cache of prompts on disk.
   mutable std::string text_encoder_identity, vision_encoder_identity, transformer_identity;

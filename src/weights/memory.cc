@@ -43,7 +43,7 @@ std::optional<int64_t> ParseNumber(std::string_view text) {
 std::optional<int64_t> Field(const std::string& text, std::string_view key) {
   std::istringstream lines(text);
   for (std::string line; std::getline(lines, line);) {
-    if (line.starts_with(key) && line.size() > key.size() && line[key.size()] == ' ') {
+    if (line.starts_with(key) && line.size() > key.size() && (line[key.size()] == ' ' || line[key.size()] == '\t')) {
       return ParseNumber(std::string_view(line).substr(key.size()));
     }
   }
@@ -136,6 +136,12 @@ int64_t ProcessMemory(const fs::path& root) {
 
 int64_t AvailableMemory(const fs::path& root) {
   return std::min({MachineMemory(root), CgroupMemory(root), ProcessMemory(root)});
+}
+
+MemoryUse MemoryInUse(const fs::path& root) {
+  const std::string status = ReadSmallFile(root / "proc/self/status");
+  return {.resident = 1024 * Field(status, "VmRSS:").value_or(0),
+          .peak = 1024 * Field(status, "VmHWM:").value_or(0)};
 }
 
 }  // namespace qwen_image

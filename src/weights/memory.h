@@ -11,4 +11,11 @@ namespace qwen_image {
 // is known. Linux only. `root` is where /proc and /sys are looked for: tests give a folder of their own.
 int64_t AvailableMemory(const std::filesystem::path& root = "/");
 
+// What this process holds, mapped weights included, and the most it ever held; 0 where it is not known. Not
+// getrusage(): its figure begins with what the process that started this one had.
+struct MemoryUse {
+  int64_t resident = 0, peak = 0;
+};
+MemoryUse MemoryInUse(const std::filesystem::path& root = "/");
+
 }  // namespace qwen_image

@@ -10,8 +10,10 @@ void FuzzComponent(std::string_view bytes);  // a component's number, its config
 void FuzzConfig(std::string_view bytes);     // config.json of each component
 void FuzzGguf(std::string_view bytes);
 void FuzzImage(std::string_view bytes);    // a picture of any format, as a picture and as a mask
+void FuzzHead(std::string_view bytes);     // lines of a request: its target, Host, Origin, Authorization
 void FuzzIndex(std::string_view bytes);    // *.safetensors.index.json
 void FuzzInspect(std::string_view bytes);  // a weight file, as `qwen-image inspect` reads it
+void FuzzJob(std::string_view bytes);      // a job that the server stored
 void FuzzLora(std::string_view bytes);
 void FuzzNames(std::string_view bytes);  // the name of a tensor
 void FuzzNpy(std::string_view bytes);
@@ -29,9 +31,11 @@ inline constexpr FuzzTarget kFuzzTargets[] = {
     {"component", FuzzComponent},
     {"config", FuzzConfig},
     {"gguf", FuzzGguf},
+    {"head", FuzzHead},
     {"image", FuzzImage},
     {"index", FuzzIndex},
     {"inspect", FuzzInspect},
+    {"job", FuzzJob},
     {"lora", FuzzLora},
     {"names", FuzzNames},
     {"npy", FuzzNpy},

@@ -34,18 +34,23 @@ class Server:
         self.port = free_port()
         self.url = f"http://127.0.0.1:{self.port}"
         self.command = [str(program), "serve", "--model", str(ROOT / "models/tiny"), "--port", str(self.port),
-                        "--output-dir", str(folder), *options]
+                        "--jobs-dir", str(folder), *options]
         self.log = open(f"{folder}.log", "ab")
         self.process = None
         self.start()
 
     def start(self):
         self.process = subprocess.Popen(self.command, stdout=self.log, stderr=self.log)
-        WebDriverWait(self, PATIENCE, 0.05).until(Server.answers, "the server does not start: " + self.log.name)
+        try:
+            WebDriverWait(self, PATIENCE, 0.05).until(Server.answers, "the server does not answer")
+        except Exception:
+            self.stop()
+            print(pathlib.Path(self.log.name).read_text())
+            raise
 
     def answers(self):
         if self.process.poll() is not None:
-            raise RuntimeError(f"the server ended with {self.process.returncode}; see {self.log.name}")
+            raise RuntimeError(f"the server ended with {self.process.returncode}")
         try:
             with urllib.request.urlopen(self.url + "/health", timeout=10) as reply:
                 return reply.status == 200
@@ -112,9 +117,10 @@ class Browser:
         self.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride",
                                     {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": False})
 
-    def set_dark(self, dark):
+    def set_dark(self, dark, still=False):
         self.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [
-            {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}]})
+            {"name": "prefers-color-scheme", "value": "dark" if dark else "light"},
+            {"name": "prefers-reduced-motion", "value": "reduce" if still else "no-preference"}]})
 
     def open(self, url):
         """The page, as for somebody who has never been there."""

@@ -257,6 +257,7 @@ async function use(id, index) {
     await pictures.add([new File([blob], "picture.png", { type: "image/png" })]);
     byId("form").scrollIntoView({ block: "start" });
     byId("prompt").focus({ preventScroll: true });
+    byId("prompt").select();
     toast("The picture is in the form. Write what to change.");
   } catch (error) {
     excuse(error);

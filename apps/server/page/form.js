@@ -39,7 +39,7 @@ function makeShapes() {
   const choice = (name, text, box) => make("label", { class: "shape", id: `shape-${name.replace(":", "-")}` },
     make("input", { type: "radio", name: "shape", value: name }), make("span", { class: "shape-face" }, box, text));
   byId("shapes").replaceChildren(
-    choice("auto", "As input", make("span", { class: "shape-box dashed" })),
+    choice("auto", "Same", make("span", { class: "shape-box dashed" })),
     ...kRatios.map(([name, ratio]) => {
       const box = make("span", { class: "shape-box" });
       box.style.setProperty("aspect-ratio", String(ratio));
@@ -93,7 +93,7 @@ export function refresh() {
   byId("shape-auto").hidden = !any;
   byId("keep-row").hidden = shape() !== "auto" || Boolean(masked());
   byId("custom-size").hidden = byId("size-hint").hidden = shape() !== "custom";
-  setText(byId("size-value"), shape() === "auto" ? "of the picture" : size().map((side) => side || "?").join(" × "));
+  setText(byId("size-value"), shape() === "auto" ? "same as the picture" : size().map((side) => side || "?").join(" × "));
 
   byId("seed-random").setAttribute("aria-pressed", String(value("seed").trim() === ""));
   const count = Number(value("count"));

@@ -36,7 +36,7 @@ function makeCard(job) {
   }
   buttons.push(action("bin", "Delete", () => remove(job.id)));
   return make("li", { class: "card", "data-job": job.id, "data-state": job.state }, face,
-    make("div", { class: "card-text" }, make("p", { class: "card-prompt", title: job.prompt }, job.prompt), make("p", { class: "card-meta" }, describe(job))),
+    make("div", { class: "card-text" }, make("p", { class: "card-prompt", title: job.prompt }, job.prompt), make("p", { class: "card-meta" }, describe({ ...job, steps: 0 }))),
     make("div", { class: "card-actions" }, ...buttons));
 }
 
@@ -92,7 +92,7 @@ function settingsOf(job, image) {
   if (job.init_image) list.push(["Began with", job.mask ? "a picture and a mask" : "a picture"]);
   if (typeof job.strength === "number") list.push(["Change", `${Math.round(job.strength * 100)} %`]);
   if (job.finished > job.started) list.push(["Drawn in", seconds((job.finished - job.started) / 1000)]);
-  if (job.created) list.push(["Drawn on", new Date(job.created).toLocaleString()]);
+  if (job.created) list.push(["Drawn on", new Date(job.created).toLocaleString(undefined, { dateStyle: "medium", timeStyle: "short" })]);
   return list;
 }
 

@@ -1,0 +1,36 @@
+#include "drawn_reply.h"
+
+#include <utility>
+
+#include "http_error.h"
+
+namespace qwen_image::server {
+
+std::string ModelId(const Pipeline& pipeline) {
+  const std::string& variant = pipeline.variant();
+  if (variant.empty() || variant == "qwen-image") return "qwen-image";
+  return "qwen-image-" + variant;
+}
+
+HttpResponse FailedJobResponse(const HttpRequest& request, const Job& job) {
+  // Not a status that clients answer by asking again: somebody did not want the picture.
+  if (job.state == JobState::kCancelled)
+    return ErrorResponse(request, 410, ErrorType(410), job.error, "cancelled");
+  if (job.state == JobState::kInterrupted)
+    return ErrorResponse(request, 503, ErrorType(503), job.error, "interrupted");
+  // The request was checked before, so a broken file is one of this machine.
+  const int status = job.error_kind == ErrorKind::kBadInput ? 500 : HttpStatus(job.error_kind);
+  return ErrorResponse(request, status, ErrorType(status), job.error);
+}
+
+Reply DrawAndReply(const HttpRequest& request, Jobs& jobs, JobRequest job,
+                   std::function<HttpResponse(const Job&)> drawn) {
+  HttpRequest asked = {.id = request.id};  // without its body
+  return WaitForJob{jobs.Submit(std::move(job)),
+                    [asked = std::move(asked), drawn = std::move(drawn)](const Job& ended) {
+                      if (ended.state == JobState::kDone) return drawn(ended);
+                      return FailedJobResponse(asked, ended);
+                    }};
+}
+
+}  // namespace qwen_image::server

@@ -1,0 +1,43 @@
+// The members of a request's JSON object. Every error is kUsage and names the field, what came and what is
+// allowed.
+#pragma once
+
+#include <cstdint>
+#include <initializer_list>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "files/json.h"
+
+namespace qwen_image::server {
+
+// The body of a request. Throws Error kUsage if it is no JSON, or no object.
+Json ParseBody(std::string_view body);
+
+// Throws unless the text is UTF-8 without NUL and not longer.
+void CheckText(const std::string& name, std::string_view text, size_t max_bytes);
+
+class Fields {
+ public:
+  explicit Fields(const Json& body);  // an object, which must outlive this
+
+  // Null is as good as absent, for each of these.
+  const Json* Find(const std::string& name) const;
+  std::optional<std::string> Text(const std::string& name, size_t max_bytes) const;
+  std::optional<int64_t> Whole(const std::string& name, int64_t least, int64_t most) const;  // 20 and 20.0
+  std::optional<double> Number(const std::string& name) const;  // finite; who uses it knows the range
+  std::optional<bool> Flag(const std::string& name) const;
+  std::optional<std::string> OneOf(const std::string& name,
+                                   std::initializer_list<std::string_view> allowed) const;
+
+  // "steps must be a whole number from 1 to 200, not -1"
+  [[noreturn]] void Refuse(const std::string& name, const std::string& allowed) const;
+  void RefuseUnknown(const std::vector<std::string_view>& known) const;
+
+ private:
+  const Json& body_;
+};
+
+}  // namespace qwen_image::server

@@ -1,0 +1,67 @@
+#include "http_error.h"
+
+#include <fmt/format.h>
+
+#include "files/text.h"
+
+namespace qwen_image::server {
+
+int HttpStatus(ErrorKind kind) {
+  switch (kind) {
+    case ErrorKind::kUsage:
+    case ErrorKind::kBadInput:
+      return 400;
+    case ErrorKind::kOutOfMemory:
+    case ErrorKind::kInterrupted:
+      return 503;
+    case ErrorKind::kCannotWrite:
+      return 507;
+    case ErrorKind::kInternal:
+      break;
+  }
+  return 500;
+}
+
+const char* ErrorType(int status) {
+  if (status == 401) return "authentication_error";
+  if (status == 403) return "permission_error";
+  if (status == 429) return "rate_limit_error";
+  return status < 500 ? "invalid_request_error" : "server_error";
+}
+
+HttpResponse ErrorResponse(const HttpRequest& request, int status, const std::string& type,
+                           const std::string& message, const std::string& code) {
+  const Json error = {{"message", message},
+                      {"type", type},
+                      {"param", nullptr},
+                      {"code", code.empty() ? Json() : Json(code)},
+                      {"request_id", request.id}};
+  return JsonResponse({{"error", error}}, status);
+}
+
+HttpResponse ErrorResponse(const HttpRequest& request, const Error& error) {
+  const int status = HttpStatus(error.kind());
+  return ErrorResponse(request, status, ErrorType(status), error.message());
+}
+
+HttpResponse JsonResponse(const Json& json, int status) {
+  // Whatever a message quotes, the reply is valid JSON.
+  return {.status = status, .body = json.dump(-1, ' ', false, Json::error_handler_t::replace)};
+}
+
+std::optional<HttpResponse> OtherMethod(const HttpRequest& request, const std::vector<std::string>& methods) {
+  std::string allow = "OPTIONS";
+  for (const std::string& method : methods) {
+    if (request.method == method) return std::nullopt;
+    allow += (method == "GET" ? ", GET, HEAD" : ", " + method);
+  }
+  HttpResponse response =
+      request.method == "OPTIONS"
+          ? HttpResponse{.status = 204, .content_type = "", .body = ""}
+          : ErrorResponse(request, 405, ErrorType(405),
+                          fmt::format("{} is not possible here; {} are", Quoted(request.method), allow));
+  response.headers.emplace_back("Allow", allow);
+  return response;
+}
+
+}  // namespace qwen_image::server

@@ -1,0 +1,28 @@
+// Replies as JSON. Errors have the shape of OpenAI's API: {"error": {"message", "type", "param", "code"}}.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "files/json.h"
+#include "http_message.h"
+#include "qwen_image/error.h"
+
+namespace qwen_image::server {
+
+// kBadInput is taken for a broken body or picture of the request, not for a file of this machine.
+int HttpStatus(ErrorKind kind);
+// What OpenAI calls errors of this status: "invalid_request_error", …
+const char* ErrorType(int status);
+
+HttpResponse ErrorResponse(const HttpRequest& request, int status, const std::string& type,
+                           const std::string& message, const std::string& code = "");
+HttpResponse ErrorResponse(const HttpRequest& request, const Error& error);
+
+HttpResponse JsonResponse(const Json& json, int status = 200);
+
+// None if the method is one of these. OPTIONS is answered without the headers that would let other sites in.
+std::optional<HttpResponse> OtherMethod(const HttpRequest& request, const std::vector<std::string>& methods);
+
+}  // namespace qwen_image::server

@@ -1,0 +1,44 @@
+#include "http_error.h"
+
+#include <gtest/gtest.h>
+
+#include "files/json.h"
+
+namespace qwen_image::server {
+namespace {
+
+TEST(HttpError, HasOpenAisShape) {
+  HttpRequest request;
+  request.id = "r7";
+  const HttpResponse response =
+      ErrorResponse(request, 404, "invalid_request_error", "no \"such\" job", "gone");
+  EXPECT_EQ(response.status, 404);
+  EXPECT_EQ(response.content_type, "application/json");
+  EXPECT_EQ(Json::parse(response.body), Json::parse(R"({"error": {"message": "no \"such\" job",
+      "type": "invalid_request_error", "param": null, "code": "gone", "request_id": "r7"}})"));
+}
+
+TEST(HttpError, QuotesThatAreNoUtf8StayJson) {
+  const HttpResponse response = ErrorResponse({}, 400, "invalid_request_error", "\xff\xfe");
+  EXPECT_TRUE(Json::parse(response.body)["error"]["code"].is_null());
+  EXPECT_EQ(Json::parse(response.body)["error"]["message"], "\xef\xbf\xbd\xef\xbf\xbd");
+}
+
+TEST(HttpError, EveryKindHasItsStatus) {
+  EXPECT_EQ(HttpStatus(ErrorKind::kUsage), 400);
+  EXPECT_EQ(HttpStatus(ErrorKind::kBadInput), 400);
+  EXPECT_EQ(HttpStatus(ErrorKind::kOutOfMemory), 503);
+  EXPECT_EQ(HttpStatus(ErrorKind::kInterrupted), 503);
+  EXPECT_EQ(HttpStatus(ErrorKind::kCannotWrite), 507);
+  EXPECT_EQ(HttpStatus(ErrorKind::kInternal), 500);
+  EXPECT_STREQ(ErrorType(400), "invalid_request_error");
+  EXPECT_STREQ(ErrorType(401), "authentication_error");
+  EXPECT_STREQ(ErrorType(403), "permission_error");
+  EXPECT_STREQ(ErrorType(404), "invalid_request_error");
+  EXPECT_STREQ(ErrorType(429), "rate_limit_error");
+  EXPECT_STREQ(ErrorType(503), "server_error");
+  EXPECT_EQ(ErrorResponse({}, Error(ErrorKind::kOutOfMemory, "x")).status, 503);
+}
+
+}  // namespace
+}  // namespace qwen_image::server

@@ -1,0 +1,79 @@
+// HTTP over sockets: limits, deadlines, who may ask; what is asked is the handler's business.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "http_message.h"
+
+namespace qwen_image::server {
+
+class Jobs;
+
+struct HttpSettings {
+  std::string host = "127.0.0.1";  // an address, or localhost
+  uint16_t port = 8080;            // 0: any free one
+  std::string key;                 // empty: none is asked for
+  std::vector<std::string> allowed_hosts;
+
+  size_t max_connections = 128;
+  uint32_t max_header_bytes = 16 << 10;
+  uint64_t max_body_bytes = 64 << 20;
+  uint64_t max_bodies_bytes = 256 << 20;  // of all requests at once
+
+  // For the whole of each: a client that sends or takes a byte now and then does not get more time.
+  using Milliseconds = std::chrono::milliseconds;
+  Milliseconds header_deadline = std::chrono::seconds(15);
+  Milliseconds body_deadline = std::chrono::seconds(120);
+  Milliseconds write_deadline = std::chrono::seconds(120);
+  Milliseconds idle_deadline = std::chrono::seconds(60);  // between requests
+  Milliseconds heartbeat = std::chrono::seconds(10);      // of event streams: shows clients that are gone
+  Milliseconds linger = std::chrono::seconds(2);          // for what a refused client is still sending
+  Milliseconds shutdown_grace = std::chrono::seconds(5);  // for replies under way when the server stops
+};
+
+struct HttpStats {
+  std::map<int, int64_t> requests;  // by status
+  int64_t connections = 0;          // open now
+  int64_t refused_connections = 0;
+};
+
+struct HttpHooks {
+  std::function<Reply(const HttpRequest&)> handle;         // on some thread; must not throw
+  std::function<bool(const std::string& path)> is_public;  // needs no key
+  std::function<void(const std::string& line)> log = {};   // JSON, one line without its end
+};
+
+class HttpServer {
+ public:
+  // Listens; connections wait until Run(). Throws Error kUsage.
+  HttpServer(HttpSettings settings, HttpHooks hooks, Jobs& jobs);
+  ~HttpServer();
+  HttpServer(const HttpServer&) = delete;
+  HttpServer& operator=(const HttpServer&) = delete;
+
+  uint16_t port() const;
+  std::string url() const;  // "http://127.0.0.1:8080"
+
+  void Run();  // until Stop()
+
+  // From any thread:
+  void StopAccepting();
+  void Stop();  // Run() returns when the replies under way are sent, or after the grace
+  HttpStats Stats() const;
+
+  // Called with 1 at the first SIGINT or SIGTERM, 2 at the second; the third ends the process. Before Run().
+  void OnSignals(std::function<void(int count)> handler);
+
+  struct Impl;  // its own
+
+ private:
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace qwen_image::server

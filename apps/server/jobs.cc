@@ -1,0 +1,248 @@
+#include "jobs.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "core/fail.h"
+#include "jobs_impl.h"
+
+namespace qwen_image::server {
+namespace {
+
+Job NewJob(const JobRequest& asked, const Defaults& defaults) {
+  const GenerateRequest& r = asked.request;
+  const bool size_is_known = r.input_images.empty() && !r.init_image;
+  return {.id = NewJobId(),
+          .created = UnixMilliseconds(),
+          .prompt = r.prompt,
+          .negative_prompt = r.negative_prompt.value_or(defaults.negative_prompt),
+          .width = r.width.value_or(size_is_known ? defaults.width : 0),
+          .height = r.height.value_or(size_is_known ? defaults.height : 0),
+          .steps = r.steps.value_or(defaults.steps),
+          .count = asked.count,
+          .cfg = r.cfg.value_or(defaults.cfg),
+          .seed = r.seed,
+          .strength = r.strength,
+          .input_images = static_cast<int64_t>(r.input_images.size()),
+          .has_init_image = r.init_image.has_value(),
+          .has_mask = r.mask.has_value(),
+          .notes = asked.notes};
+}
+
+}  // namespace
+
+void Jobs::Impl::Restore() {
+  JobStore::Contents contents = store.Load();
+  problems = std::move(contents.problems);
+  for (Job& job : contents.jobs) {
+    if (!HasEnded(job.state)) {
+      job.error = job.state == JobState::kQueued ? kStoppedWaiting : kStoppedDrawing;
+      job.state = JobState::kInterrupted;
+      job.error_kind = ErrorKind::kInterrupted;
+      job.finished = std::max(job.created, job.started);
+      try {
+        store.Write(job);
+      } catch (const Error& error) {
+        problems.push_back(error.message());
+      }
+    }
+    auto entry = std::make_shared<JobEntry>();
+    entry->job = std::move(job);
+    entries.push_back(std::move(entry));
+  }
+  ForgetOldest();
+}
+
+Job Jobs::Impl::Snapshot(const JobEntry& entry) const {
+  Job job = entry.job;
+  if (job.state == JobState::kQueued) {
+    const auto at =
+        std::find_if(waiting.begin(), waiting.end(), [&](const Entry& e) { return e.get() == &entry; });
+    job.progress.position = at - waiting.begin() + 1;
+  }
+  return job;
+}
+
+Entry Jobs::Impl::FindEntry(const std::string& id) const {
+  const auto found =
+      std::find_if(entries.rbegin(), entries.rend(), [&](const Entry& entry) { return entry->job.id == id; });
+  return found == entries.rend() ? nullptr : *found;
+}
+
+int64_t Jobs::Impl::RetryAfter() const {
+  const double left = running ? running->job.progress.seconds_left : 0;
+  const double seconds = left > 0 ? left : seconds_per_job;
+  return std::clamp<int64_t>(static_cast<int64_t>(std::ceil(seconds)), 1, 3600);
+}
+
+void Jobs::Impl::ForgetOldest() {
+  std::vector<Entry> forgotten;
+  {
+    const std::lock_guard lock(mutex);
+    int64_t ended = std::count_if(entries.begin(), entries.end(),
+                                  [](const Entry& entry) { return HasEnded(entry->job.state); });
+    std::erase_if(entries, [&](const Entry& entry) {
+      if (ended <= limits.kept || !HasEnded(entry->job.state)) return false;
+      --ended;
+      forgotten.push_back(entry);
+      return true;
+    });
+  }
+  for (const Entry& entry : forgotten) store.Remove(entry->job.id, entry->job.count);
+}
+
+void Jobs::Impl::Raise(Mode to) {
+  const std::lock_guard lock(mutex);
+  mode = std::max(mode, to);
+  if (mode == Mode::kStop && running) {
+    running->interrupted = !running->cancel.cancelled();
+    running->cancel.Cancel();
+  }
+  changed.notify_all();
+}
+
+Jobs::Jobs(const Pipeline& pipeline, std::filesystem::path folder, JobLimits limits, JobOptions options)
+    : impl_(std::make_unique<Impl>(pipeline, std::move(folder), limits, std::move(options))) {}
+
+Jobs::~Jobs() {
+  Stop();
+  impl_->drawing.join();
+}
+
+const std::vector<std::string>& Jobs::problems() const { return impl_->problems; }
+
+std::string Jobs::Submit(JobRequest request) {
+  Impl& jobs = *impl_;
+  const auto bytes = BytesOf(request.request);
+  if (request.count < 1) Fail(ErrorKind::kUsage, "{} pictures cannot be drawn", request.count);
+  bool busy = false;
+  {
+    const std::lock_guard lock(jobs.mutex);
+    busy = jobs.running || !jobs.waiting.empty();
+  }
+  try {
+    jobs.pipeline.Check(request.request);
+  } catch (const Error& error) {
+    // The memory that the running job holds is free when this one begins; it is checked again then.
+    if (error.kind() != ErrorKind::kOutOfMemory || !busy) throw;
+  }
+
+  std::unique_lock lock(jobs.mutex);
+  if (jobs.mode != Impl::Mode::kOpen)
+    Fail(ErrorKind::kInterrupted, "the server is about to stop and takes no new jobs");
+  int64_t held = bytes;
+  for (const Entry& entry : jobs.waiting) held += entry->bytes;
+  const int64_t places = static_cast<int64_t>(jobs.waiting.size()) + jobs.reserved;
+  if (places >= jobs.limits.queue || (held > jobs.limits.waiting_bytes && !jobs.waiting.empty()))
+    throw QueueFull{places, jobs.RetryAfter()};
+  ++jobs.reserved;
+  lock.unlock();
+
+  auto entry = std::make_shared<JobEntry>();
+  entry->job = NewJob(request, jobs.pipeline.defaults());
+  entry->request = std::move(request);
+  entry->bytes = bytes;
+  const std::string id = entry->job.id;
+  try {
+    jobs.store.Write(entry->job);
+  } catch (...) {
+    lock.lock();
+    --jobs.reserved;
+    throw;
+  }
+  lock.lock();
+  --jobs.reserved;
+  if (jobs.mode != Impl::Mode::kOpen) {  // the drawing thread may have looked for the last time
+    lock.unlock();
+    jobs.store.Remove(id, 0);
+    Fail(ErrorKind::kInterrupted, "the server is about to stop and takes no new jobs");
+  }
+  jobs.entries.push_back(entry);
+  jobs.waiting.push_back(entry);
+  jobs.changed.notify_all();
+  return id;
+}
+
+std::optional<Job> Jobs::Find(const std::string& id) const {
+  const std::lock_guard lock(impl_->mutex);
+  const Entry entry = impl_->FindEntry(id);
+  return entry ? std::optional(impl_->Snapshot(*entry)) : std::nullopt;
+}
+
+std::vector<Job> Jobs::List() const {
+  const std::lock_guard lock(impl_->mutex);
+  std::vector<Job> jobs;
+  for (auto entry = impl_->entries.rbegin(); entry != impl_->entries.rend(); ++entry)
+    jobs.push_back(impl_->Snapshot(**entry));
+  return jobs;
+}
+
+bool Jobs::Cancel(const std::string& id) {
+  Entry entry;
+  {
+    const std::lock_guard lock(impl_->mutex);
+    entry = impl_->FindEntry(id);
+    if (!entry || HasEnded(entry->job.state)) return false;
+    entry->cancel.Cancel();
+    const auto erased = std::erase(impl_->waiting, entry);
+    if (erased == 0) return true;  // the drawing thread sees to it
+  }
+  impl_->Finish(entry,
+                {JobState::kCancelled, ErrorKind::kInterrupted, "the job was cancelled before it began"});
+  impl_->TellWaiting();
+  return true;
+}
+
+bool Jobs::Remove(const std::string& id) {
+  Entry entry;
+  {
+    const std::lock_guard lock(impl_->mutex);
+    entry = impl_->FindEntry(id);
+    if (!entry || !HasEnded(entry->job.state)) return false;
+    std::erase(impl_->entries, entry);
+  }
+  impl_->store.Remove(id, entry->job.count);
+  return true;
+}
+
+std::optional<std::string> Jobs::ReadPng(const std::string& id, int64_t index) const {
+  {
+    const std::lock_guard lock(impl_->mutex);
+    const Entry entry = impl_->FindEntry(id);
+    if (!entry || index < 0 || index >= static_cast<int64_t>(entry->job.images.size())) return std::nullopt;
+  }
+  return impl_->store.ReadPicture(id, index);
+}
+
+std::shared_ptr<Jobs::Subscription> Jobs::Subscribe(const std::string& id, JobObserver observer) {
+  const auto listener = std::make_shared<Subscription>(std::move(observer));
+  const auto first = listener->Hold();
+  std::unique_lock lock(impl_->mutex);
+  const Entry entry = impl_->FindEntry(id);
+  if (!entry) return nullptr;
+  const Job job = impl_->Snapshot(*entry);
+  const std::string preview = entry->last_preview;
+  if (!HasEnded(job.state)) entry->observers.push_back(listener);
+  lock.unlock();
+  listener->Tell(job, {HasEnded(job.state) ? JobEvent::Kind::kEnd : JobEvent::Kind::kProgress, ""});
+  if (!preview.empty()) listener->Tell(job, {JobEvent::Kind::kPreview, preview});
+  // When the caller lets go of it, nothing is told any more, even if the drawing thread has it in hand.
+  return {listener.get(), [listener](Subscription*) { listener->Close(); }};
+}
+
+void Jobs::Drain(bool finish_queue) {
+  impl_->Raise(finish_queue ? Impl::Mode::kFinishQueue : Impl::Mode::kFinishRunning);
+  std::unique_lock lock(impl_->mutex);
+  impl_->changed.wait(lock, [&] { return impl_->finished; });
+}
+
+void Jobs::Stop() { impl_->Raise(Impl::Mode::kStop); }
+
+JobStats Jobs::Stats() const {
+  const std::lock_guard lock(impl_->mutex);
+  JobStats stats = impl_->stats;
+  for (const Entry& entry : impl_->entries) ++stats.jobs[entry->job.state];
+  return stats;
+}
+
+}  // namespace qwen_image::server

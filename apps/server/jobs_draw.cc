@@ -1,0 +1,201 @@
+// The thread that draws, and what it tells those who listen.
+#include <new>
+
+#include "core/fail.h"
+#include "files/png.h"
+#include "jobs_impl.h"
+#include "pipeline/drawn_record.h"
+
+namespace qwen_image::server {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+// Between two reports of the same step. A page needs no more, and a small model does thousands a second.
+constexpr auto kTellEvery = std::chrono::milliseconds(100);
+
+// Pictures that came by a request have no names of their own.
+void NamePictures(const GenerateRequest& request, Json& record) {
+  for (size_t i = 0; i < request.input_images.size(); ++i)
+    record["input_images"].push_back(fmt::format("uploaded-{}", i + 1));
+  if (request.init_image) record["init_image"] = "uploaded";
+  if (request.mask) record["mask"] = "uploaded-mask";
+}
+
+}  // namespace
+
+void Jobs::Impl::Tell(const Entry& entry, const JobEvent& event, bool may_wait) {
+  std::unique_lock lock(mutex);
+  const Clock::time_point now = Clock::now();
+  if (may_wait && now - entry->last_told < kTellEvery) return;
+  entry->last_told = now;
+  const Listeners listeners = entry->Listening();
+  if (listeners.empty()) return;
+  const Job job = Snapshot(*entry);
+  lock.unlock();
+  for (const auto& listener : listeners) listener->Tell(job, event);
+}
+
+void Jobs::Impl::TellWaiting() {
+  std::unique_lock lock(mutex);
+  const std::deque<Entry> still_waiting = waiting;
+  lock.unlock();
+  for (const Entry& entry : still_waiting) Tell(entry, {}, false);
+}
+
+void Jobs::Impl::Draw() {
+  for (;;) {
+    Entry entry;
+    {
+      std::unique_lock lock(mutex);
+      changed.wait(lock, [&] { return mode != Mode::kOpen || !waiting.empty(); });
+      if (waiting.empty() || mode > Mode::kFinishQueue) break;
+      entry = waiting.front();
+      waiting.pop_front();
+      running = entry;
+      entry->job.state = JobState::kRunning;
+      entry->job.started = UnixMilliseconds();
+    }
+    TellWaiting();
+    Finish(entry, DrawJob(entry));
+  }
+  for (;;) {
+    Entry entry;
+    {
+      const std::lock_guard lock(mutex);
+      if (waiting.empty()) break;
+      entry = waiting.front();
+      waiting.pop_front();
+    }
+    Finish(entry, {JobState::kInterrupted, ErrorKind::kInterrupted, kStoppedWaiting});
+  }
+  const std::lock_guard lock(mutex);
+  finished = true;
+  changed.notify_all();
+}
+
+Ending Jobs::Impl::DrawJob(const Entry& entry) {
+  try {
+    std::unique_lock lock(mutex);
+    const Job job = entry->job;
+    const int64_t count = entry->request.count;
+    lock.unlock();
+    store.Write(job);
+    if (options.on_state) options.on_state(job);
+    Tell(entry, {}, false);
+    JobProgressMeter meter(count);
+    for (int64_t i = 0; i < count; ++i) DrawPicture(entry, i, meter);
+    return {};
+  } catch (const Error& error) {
+    if (error.kind() != ErrorKind::kInterrupted || !entry->cancel.cancelled())
+      return {JobState::kFailed, error.kind(), error.message()};
+    const std::lock_guard lock(mutex);
+    if (entry->interrupted) return {JobState::kInterrupted, ErrorKind::kInterrupted, kStoppedDrawing};
+    return {JobState::kCancelled, ErrorKind::kInterrupted, "the job was cancelled"};
+  } catch (const std::bad_alloc&) {
+    return {JobState::kFailed, ErrorKind::kOutOfMemory, "there was not enough memory for this picture"};
+  } catch (const std::exception& error) {
+    return {JobState::kFailed, ErrorKind::kInternal, error.what()};
+  }
+}
+
+void Jobs::Impl::DrawPicture(const Entry& entry, int64_t index, JobProgressMeter& meter) {
+  GenerateRequest request = entry->request.request;  // nobody else touches it while the job runs
+  request.seed += static_cast<uint64_t>(index);
+  GenerateHooks hooks;
+  const auto on_preview = [&](const RgbImage& preview) {
+    const std::string png = EncodePng(preview);
+    std::unique_lock lock(mutex);
+    entry->last_preview = png;
+    lock.unlock();
+    Tell(entry, {JobEvent::Kind::kPreview, png}, false);
+  };
+  hooks.on_progress = [&](const Progress& progress) {
+    std::unique_lock lock(mutex);
+    const JobProgress before = std::exchange(entry->job.progress, meter.Update(progress));
+    const bool same = before.stage == entry->job.progress.stage && before.step == entry->job.progress.step;
+    // Previews cost time: only those that somebody sees are made.
+    const bool watched = !entry->Listening().empty();
+    lock.unlock();
+    if (watched != static_cast<bool>(hooks.on_preview)) {
+      if (watched)
+        hooks.on_preview = on_preview;
+      else
+        hooks.on_preview = nullptr;
+    }
+    Tell(entry, {}, same);
+  };
+  hooks.cancel = &entry->cancel;
+  hooks.on_note = [&](const std::string& note) {
+    const std::lock_guard lock(mutex);
+    entry->job.notes.push_back(note);
+  };
+  meter.BeginPicture(index);
+  const Picture picture = pipeline.Generate(request, hooks);
+  Json record = DrawnRecord(picture, request, options.precision, options.model_name, pipeline.loras());
+  NamePictures(request, record);
+  store.WritePicture(entry->job.id, index, picture.image(), PngText(record));
+
+  const std::lock_guard lock(mutex);
+  Job& job = entry->job;
+  job.images.push_back({picture.width, picture.height, picture.seed});
+  if (index == 0) {
+    job.width = picture.width;
+    job.height = picture.height;
+    job.negative_prompt = picture.negative_prompt;
+    job.steps = picture.steps;
+    job.cfg = picture.cfg;
+    job.strength = picture.strength;
+    if (picture.prompt_truncated)
+      job.notes.push_back(
+          fmt::format("the prompt is longer than the {} tokens that are used; the rest had no effect",
+                      picture.prompt_tokens));
+  }
+  stats.pictures += 1;
+  stats.steps += picture.steps_run;
+  stats.seconds.encode_prompt += picture.seconds.encode_prompt;
+  stats.seconds.encode_pictures += picture.seconds.encode_pictures;
+  stats.seconds.denoise += picture.seconds.denoise;
+  stats.seconds.decode += picture.seconds.decode;
+  if (picture.steps_run > 0)
+    stats.last_seconds_per_step = picture.seconds.denoise / static_cast<double>(picture.steps_run);
+}
+
+// First written down, then told: who hears of the end finds it after a restart, too.
+void Jobs::Impl::Finish(const Entry& entry, Ending ending) {
+  std::unique_lock lock(mutex);
+  Job job = entry->job;
+  lock.unlock();
+  job.state = ending.state;
+  job.error_kind = ending.kind;
+  job.error = std::move(ending.error);
+  job.finished = UnixMilliseconds();
+  job.progress.position = 0;
+  if (job.state == JobState::kDone) {
+    job.progress.fraction = 1;
+    job.progress.seconds_left = 0;
+  }
+  try {
+    store.Write(job);
+  } catch (const Error& error) {
+    job.notes.push_back(fmt::format("this job will be lost when the server stops: {}", error.message()));
+  }
+  lock.lock();
+  entry->job = job;
+  entry->request = {};
+  entry->last_preview.clear();
+  if (running == entry) running = nullptr;
+  ++stats.ended[job.state];
+  if (job.state == JobState::kDone) {
+    const double seconds = static_cast<double>(job.finished - job.started) / 1000;
+    seconds_per_job = seconds_per_job > 0 ? 0.7 * seconds_per_job + 0.3 * seconds : seconds;
+  }
+  const Listeners listeners = entry->Listening();
+  entry->observers.clear();
+  lock.unlock();
+  if (options.on_state) options.on_state(job);
+  for (const auto& listener : listeners) listener->Tell(job, {JobEvent::Kind::kEnd, ""});
+  ForgetOldest();
+}
+
+}  // namespace qwen_image::server

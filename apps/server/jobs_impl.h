@@ -1,0 +1,147 @@
+// The inside of Jobs: what it knows of each job, those who listen, and the drawing thread (jobs_draw.cc).
+#pragma once
+
+#include <algorithm>
+#include <chrono>
+#include <condition_variable>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "core/cancel.h"
+#include "job_progress.h"
+#include "job_store.h"
+#include "jobs.h"
+
+namespace qwen_image::server {
+
+class Jobs::Subscription {
+ public:
+  explicit Subscription(JobObserver observer) : observer_(std::move(observer)) {}
+
+  // Whoever holds this tells first: the state at the beginning comes before all that happens later.
+  std::unique_lock<std::recursive_mutex> Hold() { return std::unique_lock(mutex_); }
+
+  void Tell(const Job& job, const JobEvent& event) noexcept {
+    const auto lock = Hold();
+    if (!observer_) return;
+    try {
+      observer_(job, event);
+    } catch (...) {  // a listener's trouble is not the picture's
+    }
+    if (event.kind == JobEvent::Kind::kEnd) observer_ = nullptr;
+  }
+
+  void Close() {
+    const auto lock = Hold();
+    observer_ = nullptr;
+  }
+
+ private:
+  std::recursive_mutex mutex_;  // an observer may let go of its own handle
+  JobObserver observer_;
+};
+
+using Listeners = std::vector<std::shared_ptr<Jobs::Subscription>>;
+
+// All but `cancel` belongs to Jobs' mutex.
+struct JobEntry {
+  Job job;
+  JobRequest request;
+  CancelFlag cancel;
+  bool interrupted = false;  // by the end of the server, not by a user
+  int64_t bytes = 0;         // of the request's pictures
+  std::string last_preview;
+  std::chrono::steady_clock::time_point last_told;
+  std::vector<std::weak_ptr<Jobs::Subscription>> observers;
+
+  Listeners Listening() {
+    Listeners listeners;
+    std::erase_if(observers, [&](const auto& observer) {
+      auto listener = observer.lock();
+      if (listener) listeners.push_back(std::move(listener));
+      return observer.expired();
+    });
+    return listeners;
+  }
+};
+
+inline int64_t BytesOf(const GenerateRequest& request) {
+  size_t bytes = 0;
+  for (const RgbImage& image : request.input_images) bytes += image.pixels.size();
+  if (request.init_image) bytes += request.init_image->pixels.size();
+  if (request.mask) bytes += request.mask->pixels.size();
+  if (request.latents) bytes += request.latents->values.size() * sizeof(float);
+  return static_cast<int64_t>(bytes);
+}
+
+using Entry = std::shared_ptr<JobEntry>;
+
+inline int64_t UnixMilliseconds() {
+  return std::chrono::duration_cast<std::chrono::milliseconds>(
+             std::chrono::system_clock::now().time_since_epoch())
+      .count();
+}
+
+// How a job ended, and what to tell the user.
+struct Ending {
+  JobState state = JobState::kDone;
+  ErrorKind kind = ErrorKind::kInternal;
+  std::string error;
+};
+
+inline constexpr const char* kStoppedWaiting =
+    "the server was stopped before this job began; send it again to have it drawn";
+inline constexpr const char* kStoppedDrawing =
+    "the server was stopped while this job was drawn; send it again to have it drawn";
+
+struct Jobs::Impl {
+  enum class Mode { kOpen, kFinishQueue, kFinishRunning, kStop };
+
+  Impl(const Pipeline& pipeline, std::filesystem::path folder, JobLimits limits, JobOptions options)
+      : pipeline(pipeline), limits(limits), options(std::move(options)), store(std::move(folder)) {
+    Restore();
+    drawing = std::thread([this] { Draw(); });
+  }
+
+  void Restore();
+  void Draw();
+  Ending DrawJob(const Entry& entry);
+  void DrawPicture(const Entry& entry, int64_t index, JobProgressMeter& meter);
+  void Finish(const Entry& entry, Ending ending);
+  void ForgetOldest();
+  void Raise(Mode to);
+
+  // With the mutex held.
+  Job Snapshot(const JobEntry& entry) const;
+  Entry FindEntry(const std::string& id) const;
+  int64_t RetryAfter() const;
+
+  // Without it.
+  void Tell(const Entry& entry, const JobEvent& event, bool may_wait);
+  void TellWaiting();
+
+  const Pipeline& pipeline;
+  const JobLimits limits;
+  const JobOptions options;
+  const JobStore store;
+  std::vector<std::string> problems;
+
+  mutable std::mutex mutex;
+  std::condition_variable changed;
+  Mode mode = Mode::kOpen;
+  bool finished = false;       // the drawing thread has ended
+  std::vector<Entry> entries;  // oldest first
+  std::deque<Entry> waiting;
+  int64_t reserved = 0;  // places of jobs that are being written down
+  Entry running;
+  JobStats stats;
+  double seconds_per_job = 0;  // a moving mean
+  std::thread drawing;
+};
+
+}  // namespace qwen_image::server

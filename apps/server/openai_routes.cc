@@ -1,0 +1,170 @@
+#include "openai_routes.h"
+
+#include <algorithm>
+
+#include "core/fail.h"
+#include "drawn_reply.h"
+#include "files/base64.h"
+#include "files/text.h"
+#include "http_error.h"
+#include "multipart.h"
+
+namespace qwen_image::server {
+namespace {
+
+// Fields of OpenAI's, and those of ours that a client may add (extra_body in the official one).
+// clang-format off
+const std::vector<std::string_view> kKnown = {
+    "prompt", "model", "n", "size", "response_format", "user", "quality", "style", "moderation", "input_fidelity",
+    "background", "output_format", "output_compression", "stream", "partial_images",
+    "seed", "steps", "cfg", "negative_prompt", "strength", "keep_size", "blend", "step_cache"};
+// Fields of a form are all text; these are meant as JSON.
+const std::vector<std::string_view> kNotText = {
+    "n", "output_compression", "stream", "partial_images", "seed", "steps", "cfg", "strength", "keep_size", "blend",
+    "step_cache"};
+// clang-format on
+
+bool Contains(const std::vector<std::string_view>& list, std::string_view name) {
+  return std::find(list.begin(), list.end(), name) != list.end();
+}
+
+// What is asked for but does not exist here must not be passed over; what has no bearing on the picture may.
+void CheckOpenAiFields(const Fields& fields, const Pipeline& pipeline) {
+  constexpr size_t kMaxBytes = 1000;
+  const std::string id = ModelId(pipeline);
+  const std::string model = fields.Text("model", kMaxBytes).value_or("");
+  if (!model.empty() && model != id)
+    Fail(ErrorKind::kUsage,
+         "the model {} is not here; this server draws with \"{}\": leave out model, or name that one",
+         Quoted(model), id);
+  fields.Text("user", kMaxBytes);
+  fields.OneOf("quality", {"auto", "standard", "hd", "low", "medium", "high"});
+  fields.OneOf("style", {"vivid", "natural"});
+  fields.OneOf("moderation", {"auto", "low"});
+  fields.OneOf("input_fidelity", {"low", "high"});
+  fields.OneOf("background", {"auto", "opaque"});
+  fields.OneOf("output_format", {"png"});
+  fields.Whole("output_compression", 100, 100);
+  fields.Whole("partial_images", 0, 0);
+  if (fields.Flag("stream").value_or(false))
+    Fail(ErrorKind::kUsage,
+         "stream is not offered here; leave it out, or use /jobs, which reports progress and previews as "
+         "events");
+}
+
+// Which forms of a picture the reply has. OpenAI's models differ in what they send unasked, so both are sent.
+struct ReplyForm {
+  bool base64 = true, url = true;
+};
+
+ReplyForm FormOf(const Fields& fields) {
+  const auto format = fields.OneOf("response_format", {"b64_json", "url"});
+  return {!format || *format == "b64_json", !format || *format == "url"};
+}
+
+std::string Missing(const Job& job, size_t index) {
+  return fmt::format("picture {} of job {} was removed before it could be sent", index, job.id);
+}
+
+HttpResponse ImagesReply(const HttpRequest& request, const Jobs& jobs, const Job& job, ReplyForm form) {
+  Json data = Json::array();
+  for (size_t i = 0; i < job.images.size(); ++i) {
+    Json image = {{"seed", job.images[i].seed}};
+    if (form.base64) {
+      const auto png = jobs.ReadPng(job.id, static_cast<int64_t>(i));
+      if (!png) return ErrorResponse(request, 500, ErrorType(500), Missing(job, i));
+      image["b64_json"] = EncodeBase64(*png);
+    }
+    if (form.url) image["url"] = fmt::format("{}/jobs/{}/images/{}.png", request.origin, job.id, i);
+    data.push_back(image);
+  }
+  return JsonResponse({{"created", job.created / 1000},
+                       {"data", data},
+                       {"background", "opaque"},
+                       {"output_format", "png"},
+                       {"size", fmt::format("{}x{}", job.width, job.height)}});
+}
+
+Reply Draw(const HttpRequest& request, const Json& settings, const JobPictures& pictures,
+           const Pipeline& pipeline, Jobs& jobs) {
+  const Fields fields(settings);
+  fields.RefuseUnknown(kKnown);
+  CheckOpenAiFields(fields, pipeline);
+  const ReplyForm form = FormOf(fields);
+  JobRequest job = MakeJobRequest(fields, pictures, pipeline);
+  HttpRequest asked = {.origin = request.origin, .id = request.id};
+  return DrawAndReply(request, jobs, std::move(job), [asked, &jobs, form](const Job& drawn) {
+    return ImagesReply(asked, jobs, drawn, form);
+  });
+}
+
+// A form's field as JSON. What cannot be read as that stays text, and is refused as such by its name.
+Json FieldValue(const FormPart& part) {
+  if (!Contains(kNotText, part.name)) return std::string(part.contents);
+  constexpr size_t kMaxBytes = 40;
+  const Json value = part.contents.size() > kMaxBytes ? Json() : Json::parse(part.contents, nullptr, false);
+  return value.is_number() || value.is_boolean() ? value : Json(std::string(part.contents));
+}
+
+Reply Edit(const HttpRequest& request, const Pipeline& pipeline, Jobs& jobs) {
+  if (!IsMultipart(request.content_type))
+    Fail(ErrorKind::kUsage,
+         "the request's Content-Type is {}; multipart/form-data is expected, with the picture in it",
+         Quoted(request.content_type));
+  Json settings = Json::object();
+  JobPictures pictures;
+  pictures.mask_is_hole = true;
+  for (const FormPart& part : ParseMultipart(request.content_type, request.body)) {
+    const bool is_image = part.name == "image" || part.name == "image[]";
+    if (is_image) {
+      pictures.input_images.emplace_back(part.contents);
+    } else if (part.name == "mask" && !pictures.mask) {
+      pictures.mask = part.contents;
+    } else if (settings.contains(part.name) || part.name == "mask") {
+      Fail(ErrorKind::kUsage, "the form has the field {} twice", Quoted(part.name));
+    } else {
+      CheckText("the name of a field", part.name, 100);
+      settings[part.name] = FieldValue(part);
+    }
+  }
+  if (pictures.input_images.empty())
+    Fail(ErrorKind::kUsage, "there is nothing to edit: send a picture in the form's field \"image\"");
+  // A model that was not made for editing can still begin with a picture.
+  if (!pipeline.edits() && pictures.input_images.size() == 1) {
+    pictures.init_image = std::move(pictures.input_images.front());
+    pictures.input_images.clear();
+  }
+  return Draw(request, settings, pictures, pipeline, jobs);
+}
+
+Json ModelJson(const Pipeline& pipeline) {
+  return {{"id", ModelId(pipeline)}, {"object", "model"}, {"created", 0}, {"owned_by", "qwen-image.cpp"}};
+}
+
+Reply Route(const HttpRequest& request, const Pipeline& pipeline, Jobs& jobs) {
+  constexpr std::string_view kModels = "/v1/models";
+  const bool is_drawing = !request.path.starts_with(kModels);
+  const char* method = is_drawing ? "POST" : "GET";
+  if (auto other = OtherMethod(request, {method})) return *other;
+  if (request.path == "/v1/images/generations")
+    return Draw(request, ParseBody(request.body), {}, pipeline, jobs);
+  if (request.path == "/v1/images/edits") return Edit(request, pipeline, jobs);
+  if (request.path == kModels) return JsonResponse({{"object", "list"}, {"data", {ModelJson(pipeline)}}});
+  if (request.path.substr(kModels.size()) == "/" + ModelId(pipeline))
+    return JsonResponse(ModelJson(pipeline));
+  return ErrorResponse(request, 404, ErrorType(404),
+                       fmt::format("there is no model {}; this server draws with \"{}\"",
+                                   Quoted(request.path.substr(kModels.size() + 1)), ModelId(pipeline)),
+                       "model_not_found");
+}
+
+}  // namespace
+
+std::optional<Reply> OpenAiRoute(const HttpRequest& request, const Pipeline& pipeline, Jobs& jobs) {
+  const bool ours = request.path == "/v1/images/generations" || request.path == "/v1/images/edits" ||
+                    request.path == "/v1/models" || request.path.starts_with("/v1/models/");
+  if (!ours) return std::nullopt;
+  return Route(request, pipeline, jobs);
+}
+
+}  // namespace qwen_image::server

@@ -1,0 +1,73 @@
+// Routes under test: the embedded model, a queue in a folder of its own, replies waited for.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <future>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "files/json.h"
+#include "files/png.h"
+#include "files/testing.h"
+#include "http_message.h"
+#include "jobs.h"
+#include "routes.h"
+
+namespace qwen_image::server {
+
+inline const Pipeline& Tiny() {
+  static const Pipeline pipeline(ModelFiles(QWEN_IMAGE_SOURCE_DIR "/models/tiny"));
+  return pipeline;
+}
+
+inline RgbImage PlainPicture(int64_t width, int64_t height, uint8_t value) {
+  return {width, height, std::vector<uint8_t>(static_cast<size_t>(width * height * 3), value)};
+}
+
+class RouteTest : public testing::Test {
+ protected:
+  static HttpRequest Get(const std::string& path) {
+    return {.method = "GET", .path = path, .origin = "http://127.0.0.1:8080", .id = "r1"};
+  }
+  static HttpRequest Post(const std::string& path, const std::string& body,
+                          const std::string& type = "application/json") {
+    return {.method = "POST",
+            .path = path,
+            .content_type = type,
+            .origin = "http://127.0.0.1:8080",
+            .id = "r1",
+            .body = body};
+  }
+
+  // The reply, after its job if it has one.
+  HttpResponse Ask(const HttpRequest& request) {
+    const Reply reply = routes_.Handle(request);
+    if (const auto* response = std::get_if<HttpResponse>(&reply)) return *response;
+    const auto& wait = std::get<WaitForJob>(reply);
+    return wait.reply(End(wait.job_id));
+  }
+
+  Job End(const std::string& id) {
+    std::promise<Job> ended;
+    const auto handle = jobs_.Subscribe(id, [&](const Job& job, const JobEvent& event) {
+      if (event.kind == JobEvent::Kind::kEnd) ended.set_value(job);
+    });
+    return ended.get_future().get();
+  }
+
+  static Json JsonOf(const HttpResponse& response) { return Json::parse(response.body); }
+  // The message of a refusal.
+  std::string Refusal(const HttpRequest& request, int status = 400) {
+    const HttpResponse response = Ask(request);
+    EXPECT_EQ(response.status, status) << response.body;
+    return JsonOf(response)["error"]["message"];
+  }
+
+  TempFolder folder_;
+  Jobs jobs_{Tiny(), folder_.path(), {.queue = 2}};
+  Routes routes_{Tiny(), jobs_, {}, [] { return HttpStats(); }};
+};
+
+}  // namespace qwen_image::server

@@ -1,0 +1,56 @@
+#include "server.h"
+
+#include "files/json.h"
+#include "log.h"
+
+namespace qwen_image::server {
+
+Server::Server(const Pipeline& pipeline, const ServerSettings& settings)
+    : jobs_(pipeline, settings.jobs_folder, settings.jobs,
+            {.model_name = settings.model_name,
+             .precision = settings.precision,
+             .on_state =
+                 [log = settings.log](const Job& job) {
+                   if (log) log(JobLogLine(job));
+                 }}),
+      routes_(pipeline, jobs_,
+              {.model_name = settings.model_name,
+               .queue_limit = settings.jobs.queue,
+               .max_body_bytes = settings.http.max_body_bytes},
+              [this] { return http_.Stats(); }),
+      http_(settings.http,
+            {.handle = [this](const HttpRequest& request) { return routes_.Handle(request); },
+             .is_public = Routes::IsPublic,
+             .log = settings.log},
+            jobs_) {
+  if (!settings.log) return;
+  for (const std::string& problem : jobs_.problems())
+    settings.log(Json{{"time", LogTime()}, {"event", "unreadable job"}, {"message", problem}}.dump(
+        -1, ' ', true, Json::error_handler_t::replace));
+}
+
+Server::~Server() {
+  if (draining_.joinable()) draining_.join();
+}
+
+void Server::Run() { http_.Run(); }
+
+void Server::Drain() {
+  const std::lock_guard lock(mutex_);
+  if (draining_.joinable()) {
+    jobs_.Stop();
+    return;
+  }
+  routes_.BeginStop();
+  http_.StopAccepting();
+  draining_ = std::thread([this] {
+    jobs_.Drain(false);
+    http_.Stop();
+  });
+}
+
+void Server::DrainOnSignals() {
+  http_.OnSignals([this](int) { Drain(); });
+}
+
+}  // namespace qwen_image::server

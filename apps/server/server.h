@@ -1,0 +1,48 @@
+// The server as a whole: jobs, routes and HTTP, and how it stops.
+#pragma once
+
+#include <filesystem>
+#include <memory>
+#include <mutex>
+#include <thread>
+
+#include "http_server.h"
+#include "jobs.h"
+#include "routes.h"
+
+namespace qwen_image::server {
+
+struct ServerSettings {
+  HttpSettings http;
+  JobLimits jobs;
+  std::filesystem::path jobs_folder;
+  std::string model_name;
+  Precision precision = Precision::kFast;                 // of the pipeline, for the record
+  std::function<void(const std::string& line)> log = {};  // JSON, one line; from several threads
+};
+
+class Server {
+ public:
+  // Throws Error.
+  Server(const Pipeline& pipeline, const ServerSettings& settings);
+  ~Server();
+
+  std::string url() const { return http_.url(); }
+  uint16_t port() const { return http_.port(); }
+  Jobs& jobs() { return jobs_; }
+
+  void Run();  // until Drain() has done its work
+  // From any thread. No new connections; the running job is finished, those that wait are recorded as
+  // interrupted. A second call interrupts the running job, too.
+  void Drain();
+  void DrainOnSignals();  // SIGINT, SIGTERM; before Run()
+
+ private:
+  Jobs jobs_;
+  Routes routes_;
+  HttpServer http_;
+  std::mutex mutex_;
+  std::thread draining_;
+};
+
+}  // namespace qwen_image::server

@@ -1,0 +1,26 @@
+// The settings of a picture, as they stand in its PNG metadata.
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "files/json.h"
+#include "qwen_image/qwen_image.h"
+
+namespace qwen_image {
+
+// The keyword of the record among the texts of a PNG.
+inline constexpr const char* kRecordKey = "qwen-image";
+
+// Everything that is needed to draw the picture again, but for the pictures and the noise that it was made
+// from: only the caller knows what they are called ("input_images", "init_image", "mask", "latents").
+Json DrawnRecord(const Picture& picture, const GenerateRequest& request, Precision precision,
+                 const std::string& model_name, const std::vector<AppliedLora>& loras);
+
+// One line. Bytes that are no UTF-8, as names of files may have, become U+FFFD.
+std::string RecordText(const Json& record);
+
+std::map<std::string, std::string> PngText(const Json& record);
+
+}  // namespace qwen_image

@@ -1,0 +1,45 @@
+// What the server reads from clients, and from its own folder.
+#include <cstdlib>
+#include <string>
+
+#include "../../apps/server/access.h"
+#include "../../apps/server/job_store.h"
+#include "../../apps/server/target.h"
+#include "targets.h"
+
+namespace qwen_image {
+namespace {
+
+std::string NextLine(std::string_view& rest) {
+  const size_t end = std::min(rest.find('\n'), rest.size());
+  const std::string line(rest.substr(0, end));
+  rest.remove_prefix(std::min(end + 1, rest.size()));
+  return line;
+}
+
+}  // namespace
+
+void FuzzHead(std::string_view bytes) {
+  using namespace server;
+  const auto target = ParseTarget(NextLine(bytes));
+  if (target && (!target->path.starts_with('/') || target->path.find('?') != std::string::npos)) std::abort();
+  const AccessRules rules{.key = "correct-horse", .hosts = {"pictures.example"}, .port = 8080};
+  const std::string host = NextLine(bytes), origin = NextLine(bytes);
+  RequestHead head{.method = "POST", .hosts = {host}, .origin = origin, .local_address = "192.168.1.5"};
+  head.authorization = NextLine(bytes);
+  if (CheckAccess(rules, head)) return;
+  // Whoever gets in names this server, comes from it and has the key.
+  const auto name = ParseHost(host);
+  const bool ours = name->name == "pictures.example" || name->port == rules.port;
+  const bool own = origin.ends_with(host) || origin.starts_with("http");
+  if (!ours || !own || !head.authorization.ends_with(rules.key)) std::abort();
+}
+
+void FuzzJob(std::string_view bytes) {
+  using namespace server;
+  const Job job = ParseStoredJob(bytes, "job");
+  const Job again = ParseStoredJob(StoredJobText(job), "job");
+  if (StoredJobText(again) != StoredJobText(job)) std::abort();
+}
+
+}  // namespace qwen_image

@@ -1,0 +1,143 @@
+// qwen-image serve as a user starts and stops it.
+#include <csignal>
+
+#include "../apps/server/test_client.h"
+#include "cli_fixture.h"
+
+namespace qwen_image {
+namespace {
+
+using server::Client;
+using server::RequestText;
+using server::TestReply;
+using testing::HasSubstr;
+
+constexpr const char* kQuickBody = R"({"prompt": "a star", "width": 32, "height": 32, "steps": 8, "cfg": 1})";
+constexpr const char* kLongBody =
+    R"({"prompt": "a star", "width": 256, "height": 256, "steps": 200, "n": 10})";
+
+class Serve : public Cli {
+ protected:
+  std::unique_ptr<RunningProgram> Start(const Arguments& more = {}, RunOptions options = {}) {
+    options.folder = folder_.path();
+    auto program = std::make_unique<RunningProgram>(
+        Arguments{"serve", "--port", "0", "--jobs-dir", "jobs", "--threads", "1"} + more, options);
+    const std::string out = program->WaitForOutput("\n");
+    const size_t colon = out.find("http://127.0.0.1:");
+    EXPECT_NE(colon, out.npos) << out;
+    port_ = colon == out.npos ? 0 : static_cast<uint16_t>(std::stoi(out.substr(colon + 17)));
+    return program;
+  }
+  TestReply Ask(const std::string& method, const std::string& path, const std::string& body = "",
+                const std::string& headers = "") const {
+    Client client(port_);
+    client.Send(RequestText(method, path, port_, body, headers));
+    return client.Read();
+  }
+  std::string Submit(const std::string& body) const {
+    const TestReply reply = Ask("POST", "/jobs", body);
+    EXPECT_EQ(reply.status, 202) << reply.body;
+    return reply.status == 202 ? reply.json()["id"].get<std::string>() : "";
+  }
+  std::string StateOf(const std::string& id) const {
+    const Json job = Ask("GET", "/jobs/" + id).json();
+    return job.is_object() && job.contains("state") ? job["state"].get<std::string>() : job.dump();
+  }
+
+  uint16_t port_ = 0;
+};
+
+TEST_F(Serve, SaysWhereAndEndsInGoodOrder) {
+  const auto program = Start();
+  EXPECT_EQ(Ask("GET", "/health").status, 200);
+  program->Signal(SIGINT);
+  const RunResult result = program->Finish();
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_THAT(result.out, HasSubstr("tiny is ready: open http://127.0.0.1:"));
+}
+
+TEST_F(Serve, OneSignalFinishesThePicture) {
+  auto program = Start();
+  const std::string id = Submit(kQuickBody), waiting = Submit(kLongBody);
+  ASSERT_TRUE(program->WaitForError("\"state\":\"running\""));
+  program->Signal(SIGTERM);
+  const RunResult result = program->Finish();
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  program = Start();
+  EXPECT_EQ(StateOf(id), "done");
+  EXPECT_EQ(Ask("GET", "/jobs/" + id + "/images/0.png").status, 200);
+  EXPECT_EQ(StateOf(waiting), "interrupted");
+}
+
+TEST_F(Serve, TwoSignalsStopAtOnce) {
+  auto program = Start();
+  const std::string id = Submit(kLongBody), waiting = Submit(kLongBody);
+  ASSERT_TRUE(program->WaitForError("\"state\":\"running\""));
+  program->Signal(SIGTERM);
+  // The second is sent when the first has been heard; equal signals that wait become one.
+  while (Client(port_).Send("GET")) {
+  }
+  program->Signal(SIGTERM);
+  const RunResult result = program->Finish();
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  program = Start();
+  EXPECT_EQ(StateOf(id), "interrupted");
+  EXPECT_EQ(StateOf(waiting), "interrupted");
+}
+
+TEST_F(Serve, AfterAKillJobsAreSaidToBeInterrupted) {
+  auto program = Start();
+  const std::string id = Submit(kLongBody), waiting = Submit(kLongBody);
+  ASSERT_TRUE(program->WaitForError("\"state\":\"running\""));
+  program->Signal(SIGKILL);
+  program->Finish();
+  program = Start();
+  EXPECT_EQ(StateOf(id), "interrupted");
+  EXPECT_EQ(StateOf(waiting), "interrupted");
+}
+
+TEST_F(Serve, AFullDiskFailsTheJobAndNotTheServer) {
+  const auto program = Start({}, {.file_size = 1});
+  EXPECT_EQ(Ask("POST", "/jobs", kQuickBody).status, 507);
+  EXPECT_EQ(Ask("GET", "/health").status, 200);
+  program->Signal(SIGTERM);
+  EXPECT_EQ(program->Finish().exit_code, 0);
+}
+
+TEST_F(Serve, ADiskThatFillsUpWhileDrawingIsSaid) {
+  const auto program = Start({}, {.file_size = 1500});  // room for the record, not for the picture
+  const std::string id = Submit(R"({"prompt": "a star", "width": 64, "height": 64, "steps": 1, "cfg": 1})");
+  ASSERT_TRUE(program->WaitForError("\"state\":\"failed\""));
+  EXPECT_EQ(StateOf(id), "failed");
+  EXPECT_THAT(Ask("GET", "/jobs/" + id).body, HasSubstr("cannot write"));
+}
+
+TEST_F(Serve, TheKeyMayComeFromTheEnvironment) {
+  const auto program = Start({}, {.environment = {{"QWEN_IMAGE_API_KEY", "correct-horse"}}});
+  EXPECT_EQ(Ask("GET", "/jobs").status, 401);
+  EXPECT_EQ(Ask("GET", "/jobs", "", "Authorization: Bearer correct-horse\r\n").status, 200);
+  program->Signal(SIGTERM);
+  EXPECT_EQ(program->Finish().err.find("correct-horse"), std::string::npos);
+}
+
+TEST_F(Serve, RefusesWhatCannotBeServed) {
+  ExpectRefused({"serve", "--host", "0.0.0.0", "--jobs-dir", "/dev/null/x"}, kCannotWrite, "/dev/null/x");
+  ExpectRefused({"serve", "--port", "99999"}, kUsage, "--port");
+  ExpectRefused({"serve", "--queue", "0"}, kUsage, "--queue");
+  const RunResult open = Run({"serve", "--host", "0.0.0.0", "--port", "0", "--jobs-dir", "jobs"});
+  EXPECT_EQ(open.exit_code, kUsage);
+  EXPECT_THAT(open.err, HasSubstr("QWEN_IMAGE_API_KEY"));
+}
+
+TEST_F(Serve, TwoServersDoNotShareJobs) {
+  const auto program = Start();
+  const RunResult second = Run({"serve", "--port", "0", "--jobs-dir", "jobs"});
+  EXPECT_EQ(second.exit_code, kCannotWrite);
+  EXPECT_THAT(second.err, HasSubstr("another server"));
+  const RunResult taken = Run({"serve", "--port", std::to_string(port_), "--jobs-dir", "others"});
+  EXPECT_EQ(taken.exit_code, kUsage);
+  EXPECT_THAT(taken.err, HasSubstr("--port"));
+}
+
+}  // namespace
+}  // namespace qwen_image
