@@ -6,7 +6,6 @@ import * as pictures from "./pictures.js";
 import * as stage from "./stage.js";
 import { byId, make, plural, say, setText, toast } from "./dom.js";
 
-const kExamples = ["a red circle on a blue background", "a yellow star on a green background", "a white heart on a black background"];
 const kBusy = 2, kIdle = 5, kPatience = [1, 2, 4, 8, 15];  // seconds between looks at the server
 const kKeptRequests = 20;
 
@@ -289,11 +288,12 @@ function setUp() {
   form.setUp({ onDraw: draw });
   stage.setUp(actions);
   gallery.setUp(actions);
-  byId("examples").append(...kExamples.map((text) => make("button", { type: "button", class: "button small", onclick: () => {
-    byId("prompt").value = text;
+  byId("examples").addEventListener("click", ({ target }) => {
+    if (!target.matches("button")) return;
+    byId("prompt").value = target.textContent;
     form.refresh();
     byId("prompt").focus();
-  } }, text)));
+  });
   byId("banner-retry").addEventListener("click", () => (link === "locked" ? byId("key").showModal() : look()));
   byId("key-form").addEventListener("submit", (event) => {
     event.preventDefault();

@@ -148,10 +148,11 @@ function problem() {
   if (shape() === "custom" && size().some((side) => !(side >= kSide) || side % kSide)) {
     return [`Width and height must be multiples of ${kSide}.`, size()[0] % kSide || !(size()[0] >= kSide) ? "width" : "height"];
   }
-  const { pixels = Infinity, images = Infinity, image_pixels: inputPixels = Infinity } = info.limits ?? {};
+  const { pixels = Infinity, images = Infinity, image_pixels: inputPixels = Infinity, body_bytes: bytes = Infinity } = info.limits ?? {};
   if (size() && size()[0] * size()[1] > pixels) return [`That is too large: this server draws up to ${Math.floor(Math.sqrt(pixels))} × ${Math.floor(Math.sqrt(pixels))} pixels.`, "width"];
   if (pictures.all().length > images) return [`At most ${plural(images, "picture", "pictures")} can be edited at once.`, "files"];
   if (pictures.all().reduce((sum, { width, height }) => sum + width * height, 0) > inputPixels) return [`The pictures have more than ${Math.floor(inputPixels / 1e6)} megapixels together, which this server does not take. Smaller ones will do.`, "files"];
+  if (pictures.all().reduce((sum, { data, mask: painted }) => sum + data.length + (painted?.data.length ?? 0), 50000) > bytes) return [`The files of the pictures are too large; together they may have ${Math.floor(bytes * 0.74 / 1e6)} MB.`, "files"];
   if (!(Number(value("steps")) >= 1)) return ["At least one step is needed.", "steps"];
   if (value("cfg") === "" || !(Number(value("cfg")) >= 0)) return ["The guidance is a number from 0 upwards; 1 switches it off.", "cfg"];
   const seed = value("seed").trim();
