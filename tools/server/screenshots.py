@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 """Takes the pictures of the web page that the docs show: screenshots.py PROGRAM [FOLDER].
 
-Needs Debian's chromium, chromium-driver, python3-selenium and python3-pil; fonts-inter makes them look as on most desktops.
+Needs what ./run test installs. The server's folder of jobs is a new one, so that the gallery holds only what is drawn here.
 """
 
 import argparse
