@@ -1,4 +1,4 @@
-// The web page: files that are built into the program.
+// The web page: files that are part of the program.
 #pragma once
 
 #include <string>
@@ -7,7 +7,8 @@
 
 namespace qwen_image::server {
 
-// "/", "/style.css", "/app.js"; null: there is none of this name.
+// The reply to GET `path` ("/", "/style.css", …); null: the page has no such file. Lives as long as the
+// program.
 const HttpResponse* PageFile(const std::string& path);
 
 }  // namespace qwen_image::server

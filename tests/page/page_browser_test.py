@@ -1,0 +1,426 @@
+"""The web page in a real browser, against the real server with the embedded model.
+
+page_browser_test.py PROGRAM [unittest's arguments]
+"""
+
+import io
+import pathlib
+import sys
+import tempfile
+import unittest
+
+from PIL import Image, ImageChops
+from selenium.webdriver.common.action_chains import ActionChains
+from selenium.webdriver.common.by import By
+from selenium.webdriver.common.keys import Keys
+
+import browser
+from browser import ROOT, Browser, Server
+
+PROGRAM = sys.argv.pop(1) if len(sys.argv) > 1 else None
+CIRCLE = ROOT / "docs/images/circle.png"
+# A job that does not end by itself while a test looks at it.
+LONG = {"width": 512, "height": 512, "steps": 200}
+WORK = tempfile.TemporaryDirectory()
+
+
+def setUpModule():
+    global page, server
+    server = Server(PROGRAM, pathlib.Path(WORK.name, "jobs"), "--queue", "2")
+    try:
+        page = Browser()
+    except Exception:
+        server.stop()
+        raise
+
+
+def tearDownModule():
+    page.close()
+    server.stop()
+    WORK.cleanup()
+
+
+class PageTest(unittest.TestCase):
+    # What the console may say: the browser itself reports replies that are errors.
+    expected_console = ()
+
+    def setUp(self):
+        server.clear()
+        page.resize(1280, 900)
+        page.set_dark(False)
+        page.console()
+        page.requests()
+        page.open(server.url)
+
+    def tearDown(self):
+        for entry in page.console():
+            self.assertTrue(any(words in entry["message"] for words in self.expected_console), entry)
+        for url in page.requests():
+            self.assertTrue(url.startswith((server.url + "/", "data:", "blob:" + server.url)), url)
+
+    def picture(self, job, index=0):
+        return Image.open(io.BytesIO(server.get(job["images"][index]["url"]))).convert("RGB")
+
+    def wait_done(self, count=1):
+        page.until(lambda: len(page.all(".card[data-state=done]")) == count, f"no {count} finished drawings")
+        return [job for job in server.jobs() if job["state"] == "done"]
+
+    def wait_step(self):
+        page.until(lambda: "tep " in page.text("#stage-title"), "no step was seen")
+
+    def upload(self, *paths):
+        page.get("#files").send_keys("\n".join(map(str, paths)))
+        page.until(lambda: len(page.all(".input img")) == len(paths))
+
+
+class Drawing(PageTest):
+    def test_from_prompt_to_picture(self):
+        page.draw("a red circle on a blue background", steps=4, seed=7)
+        page.until(lambda: page.pictures() == 1, "the picture is not in the gallery")
+        [job] = self.wait_done()
+        self.assertEqual((job["seed"], job["steps"], job["n"]), (7, 4, 1))
+        self.assertIn("seed 7", page.text(".card-meta"))
+        self.assertEqual(page.text(".card-prompt"), "a red circle on a blue background")
+        self.assertIn("Done in", page.text("#stage-title"))
+        page.until(lambda: page.run("return document.querySelector('#stage-images img').naturalWidth") == 128)
+
+    def test_progress_and_cancel(self):
+        page.draw("a yellow star", **LONG)
+        self.wait_step()
+        self.assertRegex(page.text("#stage-title"), r"^Step \d+ of 200$")
+        page.until(lambda: " per step · " in page.text("#stage-detail"))
+        self.assertRegex(page.text("#stage-detail"), r"^[\d.]+ (ms|s) per step · .* left$")
+        page.until(lambda: not page.hidden("#stage-badge"), "no preview came")
+        page.until(lambda: page.run("return document.querySelector('#stage-images img').naturalWidth") > 0)
+        self.assertRegex(page.driver.title, r"^\d+ % · ")
+        page.click("#cancel")
+        page.until(lambda: page.text("#stage-title") == "Cancelled")
+        self.assertEqual([job["state"] for job in server.jobs()], ["cancelled"])
+        page.until(lambda: page.text(".thumb-state") == "Cancelled")
+        self.assertEqual(page.driver.title, "Qwen-Image")
+
+    def test_reload_during_a_job_finds_it_again(self):
+        page.draw("a yellow star", **LONG)
+        self.wait_step()
+        page.driver.refresh()
+        self.wait_step()
+        page.until(lambda: not page.hidden("#stage-badge"), "no preview after the reload")
+        self.assertEqual(page.get("#prompt").get_property("value"), "a yellow star")
+        page.click("#cancel")
+        page.until(lambda: page.text("#stage-title") == "Cancelled")
+
+    def test_several_pictures(self):
+        page.draw("a red circle on a blue background", steps=2, seed=18446744073709551614, count=2)
+        page.until(lambda: page.pictures() == 2)
+        [job] = self.wait_done()
+        self.assertEqual([image["seed"] for image in job["images"]], [18446744073709551614, 18446744073709551615])
+        page.click(".thumb")
+        page.until(lambda: page.text("#viewer-title") == "Picture 1 of 2")
+        page.get("#viewer").send_keys(Keys.ARROW_RIGHT)
+        page.until(lambda: page.text("#viewer-title") == "Picture 2 of 2")
+        self.assertIn("18446744073709551615", page.text("#viewer-settings"))  # more than a JavaScript number holds
+
+    def test_draw_again_gives_the_same_picture(self):
+        page.draw("a green star on a white background", steps=3, cfg=2.5, width=160, height=96)
+        [first] = self.wait_done()
+        page.open(server.url)
+        page.until(lambda: page.all(".card"))
+        page.click(".card [aria-label^='Draw again']")
+        page.until(lambda: page.get("#seed").get_property("value") == str(first["seed"]))
+        page.click("#draw")
+        second, _ = self.wait_done(2)
+        self.assertEqual(self.picture(second).tobytes(), self.picture(first).tobytes())
+
+    def test_download_and_delete_with_undo(self):
+        page.draw("a red circle", steps=1)
+        [job] = self.wait_done()
+        page.until(lambda: page.pictures() == 1)
+        # The link leads to the whole file, and the browser is told to keep it.
+        folder = pathlib.Path(WORK.name, "downloads")
+        page.driver.execute_cdp_cmd("Browser.setDownloadBehavior", {"behavior": "allow", "downloadPath": str(folder)})
+        page.click(".card [aria-label=Download]")
+        page.until(lambda: list(folder.glob("*.png")))
+        self.assertEqual(next(folder.glob("*.png")).read_bytes(), server.get(job["images"][0]["url"]))
+        page.click(".card [aria-label=Delete]")
+        page.until(lambda: not page.all(".card"))
+        page.click(".toast button")
+        page.until(lambda: page.pictures() == 1)
+        page.click(".card [aria-label=Delete]")
+        page.until(lambda: not server.jobs(), "the server still has it")
+        page.until(lambda: page.text("#stage-empty") and not page.hidden("#stage-empty"))
+
+
+class Pictures(PageTest):
+    def test_edit_an_uploaded_picture(self):
+        self.upload(CIRCLE)
+        self.assertFalse(page.hidden("#picture-options"))
+        page.draw("make the circle green", steps=4, seed=1)
+        [job] = self.wait_done()
+        self.assertEqual((job["input_images"], job["init_image"], job["mask"]), (1, False, False))
+        self.assertNotEqual(self.picture(job).tobytes(), Image.open(CIRCLE).convert("RGB").tobytes())
+        # Drawn again from this page, the picture is still there.
+        page.click(".input-remove")
+        page.until(lambda: not page.all(".input img"))
+        page.click("#stage-actions button")
+        page.until(lambda: page.all(".input img"))
+
+    def test_begin_with_a_picture_of_the_gallery(self):
+        page.draw("a red circle on a blue background", steps=3)
+        page.until(lambda: page.pictures() == 1)
+        page.click(".card [aria-label='Use as input']")
+        page.until(lambda: page.all(".input img"))
+        page.choose("[name=mode][value=begin]")
+        self.assertFalse(page.hidden("#strength"))
+        page.draw("a yellow circle", steps=5)
+        job, _ = self.wait_done(2)
+        self.assertEqual((job["input_images"], job["init_image"], job["strength"]), (0, True, 0.6))
+
+    def check_mask(self, paint):
+        """The painted band around the middle changes, all else stays as it was, bit by bit."""
+        self.upload(CIRCLE)
+        page.choose("[name=mode][value=begin]")
+        page.click("#mask-open")
+        page.until(lambda: page.get("#mask").get_property("open"))
+        paint(page.get("#mask-canvas"))
+        page.click("#mask-done")
+        page.until(lambda: page.text("#mask-open-text") == "Change the mask")
+        page.draw("a green star on a white background", steps=5, seed=3)
+        [job] = self.wait_done()
+        self.assertTrue(job["mask"])
+        before, after = Image.open(CIRCLE).convert("RGB"), self.picture(job)
+        self.assertEqual(before.size, after.size)
+        left, top, right, bottom = ImageChops.difference(before, after).getbbox()
+        self.assertGreater(right - left, 40)
+        return left, top, right, bottom
+
+    def test_mask_brush(self):
+        def paint(canvas):
+            width = canvas.size["width"]
+            actions = ActionChains(page.driver, duration=50)
+            actions.move_to_element_with_offset(canvas, -width // 4, 0).click_and_hold()
+            actions.move_by_offset(width // 4, 0).move_by_offset(width // 4, 0).release()
+            # a stroke that is undone, and one that is erased
+            actions.move_to_element_with_offset(canvas, 0, -width // 3).click().perform()
+            page.click("#mask-undo")
+            ActionChains(page.driver).move_to_element_with_offset(canvas, 0, width // 3).click().perform()
+            page.choose("[name=tool][value=erase]")
+            ActionChains(page.driver).move_to_element_with_offset(canvas, 0, width // 3).click().perform()
+        left, top, right, bottom = self.check_mask(paint)
+        # The brush is about 5 % of the side wide, the stroke half of it long.
+        self.assertTrue(24 <= left and right <= 104 and 54 <= top and bottom <= 74, (left, top, right, bottom))
+
+    def test_mask_brush_by_keyboard(self):
+        def paint(canvas):
+            actions = ActionChains(page.driver).key_down(Keys.SPACE)
+            for _ in range(16):
+                actions.send_keys(Keys.ARROW_RIGHT)
+            actions.key_up(Keys.SPACE).perform()
+        left, top, right, bottom = self.check_mask(paint)
+        self.assertTrue(58 <= left and 54 <= top and bottom <= 74, (left, top, right, bottom))
+
+    def test_what_is_no_picture_is_named(self):
+        path = pathlib.Path(WORK.name, "notes.png")
+        path.write_text("no picture")
+        page.get("#files").send_keys(str(path))
+        page.until(lambda: "notes.png is not a picture" in page.text("#message"))
+        self.assertEqual(page.all(".input"), [])
+
+
+class Trouble(PageTest):
+    expected_console = ("Failed to load resource", "net::ERR_")
+
+    def test_queue_full(self):
+        for _ in range(3):  # one runs, two wait
+            server.post("/jobs", {"prompt": "a star", **LONG})
+            page.until(lambda: any(job["state"] == "running" for job in server.jobs()))
+        page.draw("one too many", steps=1)
+        page.until(lambda: "The server is busy" in page.text("#message"))
+        self.assertRegex(page.text("#message"), r"Try again in about \d+ seconds?; your settings stay here\.")
+        page.until(lambda: len(page.all(".queue-item")) == 2)
+        page.until(lambda: "Number 2 in the queue" in page.text("#queue"))
+        # A place is free: it is taken.
+        page.get(".queue-item button").click()
+        page.until(lambda: len(page.all(".queue-item")) == 1)
+        page.click("#draw")
+        page.until(lambda: len(page.all(".queue-item")) == 2)
+        self.assertTrue(page.hidden("#message"))
+
+    def test_server_gone_and_back(self):
+        page.draw("a star", **LONG)
+        self.wait_step()
+        server.kill()
+        try:
+            page.until(lambda: "The server does not answer" in page.text("#banner-text"))
+            self.assertEqual(page.text("#link-text"), "No connection")
+            page.click("#draw")
+            page.until(lambda: "nothing was sent" in page.text("#message"))
+        finally:
+            server.start()
+        page.until(lambda: page.text("#link-text") == "Connected")
+        self.assertTrue(page.hidden("#banner"))
+        page.until(lambda: page.text("#stage-title") == "Interrupted")
+        self.assertEqual(page.get("#prompt").get_property("value"), "a star")
+
+    def test_what_the_server_refuses_is_said_at_the_field(self):
+        page.run("document.getElementById('steps').removeAttribute('max')")
+        page.draw("a star", steps=100000)
+        page.until(lambda: "steps" in page.text("#message"))
+        page.draw("a star", steps=2, cfg=-1)
+        page.until(lambda: "guidance" in page.text("#message"))
+        self.assertEqual(page.run("return document.activeElement.id"), "cfg")
+        self.assertEqual(server.jobs(), [])
+
+    def test_hostile_words_are_text(self):
+        hostile = "<img src=x onerror=\"document.title='owned'\"><script>document.title='owned'</script>"
+        job = server.post("/jobs", {"prompt": hostile, "negative_prompt": hostile, "steps": 2})
+        page.until(lambda: page.pictures() == 1)
+        self.assertEqual(page.text(".card-prompt"), hostile)
+        self.assertEqual(page.text("#stage-prompt"), hostile)
+        page.click(".thumb")
+        page.until(lambda: page.text("#viewer-prompt") == hostile)
+        self.assertIn(hostile, page.text("#viewer-settings"))
+        self.assertEqual(page.run("return document.querySelectorAll('[onerror], main script, dialog script').length"), 0)
+        self.assertEqual(page.driver.title, "Qwen-Image")
+        self.assertTrue(job["id"])
+
+
+class Key(unittest.TestCase):
+    def test_the_page_asks_for_the_key(self):
+        locked = Server(PROGRAM, pathlib.Path(WORK.name, "locked"), "--api-key", "open-sesame")
+        try:
+            page.open(locked.url)
+            page.until(lambda: page.get("#key").get_property("open"))
+            page.get("#key-input").send_keys("wrong" + Keys.ENTER)
+            page.until(lambda: "does not take this key" in page.text("#key-error"))
+            page.get("#key-input").send_keys("open-sesame" + Keys.ENTER)
+            page.until(lambda: page.text("#link-text") == "Connected")
+            page.draw("a red circle", steps=2)
+            page.until(lambda: page.pictures() == 1)
+            self.assertTrue(page.get(".thumb img").get_attribute("src").startswith("blob:"))
+            page.driver.refresh()
+            page.until(lambda: page.pictures() == 1)
+        finally:
+            locked.stop()
+            page.console()
+
+
+class Everybody(PageTest):
+    """Keyboards, readers of the screen, narrow and dark screens."""
+
+    def tab_to(self, condition):
+        seen = []
+        for _ in range(60):
+            ActionChains(page.driver).send_keys(Keys.TAB).perform()
+            seen.append(page.run("return document.activeElement.id || document.activeElement.className"))
+            if page.run(f"return document.activeElement.matches({condition!r})"):
+                return
+        self.fail(f"{condition} is not reached; seen: {seen}")
+
+    def test_keyboard_alone(self):
+        self.tab_to("#prompt")
+        ActionChains(page.driver).send_keys("a red circle").key_down(Keys.CONTROL).send_keys(Keys.ENTER).key_up(Keys.CONTROL).perform()
+        page.until(lambda: page.pictures() == 1)
+        for reached in ("#files", "[name=shape]", "#count-more", "#count", "#seed", "#seed-random", "#advanced summary",
+                        "#draw", "#stage-actions button", ".card .thumb"):
+            self.tab_to(reached)
+        outline = page.run("return getComputedStyle(document.activeElement).outlineStyle")
+        self.assertEqual(outline, "solid")
+        ActionChains(page.driver).send_keys(Keys.ENTER).perform()
+        page.until(lambda: page.get("#viewer").get_property("open"))
+        self.tab_to("#viewer-actions button")
+        ActionChains(page.driver).send_keys(Keys.ESCAPE).perform()
+        page.until(lambda: not page.get("#viewer").get_property("open"))
+        self.assertTrue(page.run("return document.activeElement.matches('.thumb')"))
+        self.tab_to(".card [aria-label=Delete]")
+        ActionChains(page.driver).send_keys(Keys.ENTER).perform()
+        page.until(lambda: not page.all(".card"))
+
+    def everything_open(self):
+        """Yields after each change of what is seen."""
+        yield
+        page.run("for (const d of document.querySelectorAll('details')) d.open = true")
+        self.upload(CIRCLE, CIRCLE)
+        yield
+        page.click(".input-remove")
+        page.choose("[name=shape][value=custom]")
+        yield
+        page.draw("a red circle", steps=2)
+        page.until(lambda: page.pictures() == 1)
+        page.click("#mask-open")
+        yield
+        page.click("#mask-cancel")
+        page.click(".thumb")
+        yield
+        page.click("#viewer-close")
+
+    def test_every_control_has_a_name(self):
+        roles = {"button", "textbox", "spinbutton", "slider", "radio", "checkbox", "link", "application", "progressbar", "dialog", "img", "image"}
+        counted = 0
+        for _ in self.everything_open():
+            for node in page.driver.execute_cdp_cmd("Accessibility.getFullAXTree", {})["nodes"]:
+                if node.get("ignored") or node.get("role", {}).get("value") not in roles:
+                    continue
+                counted += 1
+                self.assertTrue(node.get("name", {}).get("value", "").strip(), node)
+        self.assertGreater(counted, 100)
+
+    def test_no_sideways_scrolling_on_narrow_screens(self):
+        page.resize(360, 740)
+        page.open(server.url)
+        for _ in self.everything_open():
+            for box in ("document.documentElement", *(["document.querySelector('dialog[open]')"] if page.all("dialog[open]") else [])):
+                self.assertLessEqual(page.run(f"return {box}.scrollWidth - {box}.clientWidth"), 0, box)
+
+    def test_text_stands_out_in_light_and_dark(self):
+        for dark in (False, True):
+            with self.subTest(dark=dark):
+                server.clear()
+                page.set_dark(dark)
+                page.open(server.url)
+                ground = page.run("return getComputedStyle(document.body).backgroundColor")
+                self.assertEqual(sum(map(int, ground[4:-1].split(","))) < 200, dark)
+                for _ in self.everything_open():
+                    faint = page.run(CONTRAST)
+                    self.assertEqual(faint, [])
+
+    def test_nothing_jumps(self):
+        page.run("""window.shifts = [];
+            new PerformanceObserver((list) => { for (const entry of list.getEntries()) window.shifts.push({value: entry.value,
+                nodes: entry.sources.map(({node}) => node?.id || node?.className || node?.nodeName)}); })
+                .observe({type: "layout-shift", buffered: true});""")
+        # The foot goes down when the gallery grows, and the buttons of the stage are others when a picture is done.
+        free = {"foot", "stage-actions"}
+        shifts = lambda: [s for s in page.run("return window.shifts") if s["value"] > 0.005 and not free.issuperset(s["nodes"])]
+        self.assertEqual(shifts(), [], "while the page opened")
+        page.run("document.getElementById('advanced').open = true; requestAnimationFrame(() => setTimeout(() => { window.shifts = []; window.ready = 1; }))")
+        page.until(lambda: page.run("return window.ready"))
+        page.draw("a red circle", steps=6)
+        page.until(lambda: page.pictures() == 1)
+        self.assertEqual(shifts(), [], "while it drew")
+
+
+# Texts whose contrast with what lies below is under 4.5 (WCAG AA). Those of disabled controls may be.
+CONTRAST = """
+const parse = (colour) => { const [r, g, b, a = 1] = colour.match(/[\\d.]+/g).map(Number); return [r, g, b, a]; };
+const light = ([r, g, b]) => [r, g, b].map((v) => (v /= 255) <= 0.03928 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4)
+  .reduce((sum, v, i) => sum + v * [0.2126, 0.7152, 0.0722][i], 0);
+const over = ([r, g, b, a], below) => [r, g, b].map((v, i) => v * a + below[i] * (1 - a));
+const ground = (node) => node === null ? [255, 255, 255] : over(parse(getComputedStyle(node).backgroundColor), ground(node.parentElement));
+const root = document.querySelector("dialog[open]") ?? document.body;
+const faint = [];
+for (let walk = document.createTreeWalker(root, NodeFilter.SHOW_TEXT), node; (node = walk.nextNode());) {
+  const owner = node.parentElement;
+  if (!node.data.trim() || !owner.checkVisibility({checkOpacity: true, checkVisibilityCSS: true})) continue;
+  if (owner.closest(":disabled, .hidden-text, noscript, .badge, .input-number, label:has(:disabled)")) continue;
+  const below = ground(owner), colour = over(parse(getComputedStyle(owner).color), below);
+  const [high, low] = [light(colour), light(below)].sort((a, b) => b - a);
+  const contrast = (high + 0.05) / (low + 0.05);
+  if (contrast < 4.5) faint.push(`${contrast.toFixed(2)}: ${node.data.trim()}`);
+}
+return faint;
+"""
+
+if __name__ == "__main__":
+    if PROGRAM is None:
+        sys.exit(__doc__)
+    unittest.main()
