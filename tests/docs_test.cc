@@ -37,7 +37,8 @@ std::vector<std::string> CommandsIn(const fs::path& document) {
 // those).
 bool NeedsMore(const std::string& command) {
   return command.find("~/models") != command.npos || command.find("build/parity") != command.npos ||
-         command.find("qwen-image pull ") != command.npos;  // see HubDocs
+         command.find("qwen-image pull ") != command.npos ||  // see HubDocs
+         command.find("qwen-image serve") != command.npos;    // see ServerDocs
 }
 
 // "…     # exit 1" says that a command is meant to fail.

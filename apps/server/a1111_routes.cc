@@ -117,7 +117,8 @@ JobPictures PicturesOf(const Fields& fields) {
   const Json* list = fields.Find("init_images");
   if (!list || !list->is_array() || list->size() != 1) fields.Refuse("init_images", "a list of one picture");
   JobPictures pictures;
-  pictures.init_image = DecodePictureText("init_images[0]", list->front());
+  pictures.init_name = "init_images[0]";
+  pictures.init_image = DecodePictureText(pictures.init_name, list->front());
   if (const Json* mask = fields.Find("mask")) pictures.mask = DecodePictureText("mask", *mask);
   return pictures;
 }

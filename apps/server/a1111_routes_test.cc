@@ -2,8 +2,6 @@
 
 #include <gmock/gmock.h>
 
-#include <thread>
-
 #include "files/base64.h"
 #include "files/image.h"
 #include "routes_testing.h"
@@ -37,7 +35,7 @@ class A1111Routes : public RouteTest {
 TEST_F(A1111Routes, OtherPathsAreNotTheirs) {
   for (const char* path :
        {"/", "/sdapi/v1/", "/sdapi/v1/extra-single-image", "/sdapi/v2/txt2img", "/sdapi/v1/txt2img/"})
-    EXPECT_FALSE(A1111Route(Get(path), Tiny(), jobs_)) << path;
+    EXPECT_FALSE(A1111Route(Get(path), TinyPipeline(), jobs_)) << path;
 }
 
 TEST_F(A1111Routes, TextToImage) {
@@ -75,7 +73,7 @@ TEST_F(A1111Routes, TextToImage) {
   request.steps = 1;
   request.cfg = 1;
   request.seed = 6;
-  EXPECT_EQ(PictureOf(reply, 1).pixels, Tiny().Generate(request).rgb);
+  EXPECT_EQ(PictureOf(reply, 1).pixels, TinyPipeline().Generate(request).rgb);
 }
 
 TEST_F(A1111Routes, ARandomSeedIsTold) {
@@ -167,21 +165,19 @@ TEST_F(A1111Routes, Progress) {
   EXPECT_EQ(progress()["progress"], 0);
   EXPECT_EQ(progress()["state"]["job_count"], 0);
   EXPECT_TRUE(progress()["current_image"].is_null());
-  JobRequest job;
-  job.request.prompt = "a red circle";
-  job.request.steps = 200;
+  JobRequest job = LongJob();
   job.count = 2;
   const std::string id = jobs_.Submit(job);
-  while (jobs_.Find(id)->progress.step == 0) std::this_thread::yield();
+  WaitForSteps(jobs_, id);
   const Json running = progress();
   EXPECT_GT(running["progress"], 0);
   EXPECT_EQ(running["state"]["job"], id);
   EXPECT_EQ(running["state"]["job_count"], 2);
-  EXPECT_EQ(running["state"]["sampling_steps"], 200);
+  EXPECT_EQ(running["state"]["sampling_steps"], *job.request.steps);
   EXPECT_GE(running["state"]["sampling_step"], 1);
   EXPECT_EQ(running["state"]["job_timestamp"].get<std::string>().size(), 14u);
   EXPECT_EQ(Ask(Post("/sdapi/v1/interrupt", "")).status, 200);
-  EXPECT_EQ(End(id).state, JobState::kCancelled);
+  EXPECT_EQ(WaitForEnd(jobs_, id).state, JobState::kCancelled);
 }
 
 }  // namespace

@@ -84,9 +84,9 @@ void ReadPictures(const JobPictures& pictures, const RequestLimits& limits, JobR
   PictureReader reader(limits.image_pixels, job.notes);
   for (size_t i = 0; i < pictures.input_images.size(); ++i) {
     job.request.input_images.push_back(
-        reader.Image(fmt::format("input_images[{}]", i), pictures.input_images[i]));
+        reader.Image(fmt::format("{}[{}]", pictures.input_name, i), pictures.input_images[i]));
   }
-  if (pictures.init_image) job.request.init_image = reader.Image("init_image", *pictures.init_image);
+  if (pictures.init_image) job.request.init_image = reader.Image(pictures.init_name, *pictures.init_image);
   if (pictures.mask) job.request.mask = reader.Mask("mask", *pictures.mask, pictures.mask_is_hole);
 }
 

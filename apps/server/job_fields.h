@@ -27,6 +27,8 @@ struct RequestLimits {
 struct JobPictures {
   std::vector<std::string> input_images;
   std::optional<std::string> init_image, mask;
+  // What the request calls them, for messages.
+  std::string input_name = "input_images", init_name = "init_image";
   // A mask with transparent parts is redrawn there, whatever its colours: OpenAI's rule. Otherwise see
   // DecodeMask.
   bool mask_is_hole = false;

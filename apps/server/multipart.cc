@@ -60,6 +60,7 @@ HeaderValue ParseHeaderValue(std::string_view text) {
       Fail(ErrorKind::kBadInput, "a form's header has a parameter without =: {}", Quoted(rest));
     const std::string name = Lower(Trimmed(rest.substr(0, equals)));
     rest.remove_prefix(equals + 1);
+    rest.remove_prefix(std::min(rest.find_first_not_of(kBlanks), rest.size()));
     std::string value;
     if (rest.starts_with('"')) {
       value = TakeQuoted(rest);

@@ -58,6 +58,7 @@ TEST(Multipart, NamesWithQuotesAndEscapes) {
   EXPECT_EQ(name_of(R"(form-data; name="a%22b%0D%0ac%41")"), "a\"b\r\nc%41");
   EXPECT_EQ(name_of(R"(form-data; filename="x;name=y"; name="image[]")"), "image[]");
   EXPECT_EQ(name_of(R"(FORM-DATA ; NAME = plain ;)"), "plain");
+  EXPECT_EQ(name_of(R"(form-data; name= "spaced" ; x=y)"), "spaced");
   EXPECT_EQ(name_of(R"(form-data; name="")"), "");
   EXPECT_EQ(name_of("form-data; name=\"caf\xc3\xa9\""), "caf\xc3\xa9");
 }

@@ -113,6 +113,7 @@ Reply Edit(const HttpRequest& request, const Pipeline& pipeline, Jobs& jobs) {
          Quoted(request.content_type));
   Json settings = Json::object();
   JobPictures pictures;
+  pictures.input_name = pictures.init_name = "image";
   pictures.mask_is_hole = true;
   for (const FormPart& part : ParseMultipart(request.content_type, request.body)) {
     const bool is_image = part.name == "image" || part.name == "image[]";

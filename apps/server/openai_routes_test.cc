@@ -2,8 +2,6 @@
 
 #include <gmock/gmock.h>
 
-#include <thread>
-
 #include "files/base64.h"
 #include "files/image.h"
 #include "routes_testing.h"
@@ -40,7 +38,7 @@ class OpenAiRoutes : public RouteTest {
 TEST_F(OpenAiRoutes, OtherPathsAreNotTheirs) {
   for (const char* path :
        {"/", "/v1", "/v1/images", "/v1/images/generations/", "/v1/modelsx", "/jobs", "/v1/images/variations"})
-    EXPECT_FALSE(OpenAiRoute(Get(path), Tiny(), jobs_)) << path;
+    EXPECT_FALSE(OpenAiRoute(Get(path), TinyPipeline(), jobs_)) << path;
 }
 
 TEST_F(OpenAiRoutes, Base64) {
@@ -61,7 +59,7 @@ TEST_F(OpenAiRoutes, Base64) {
   request.steps = 1;
   request.cfg = 1;
   request.seed = 7;
-  EXPECT_EQ(picture.pixels, Tiny().Generate(request).rgb);
+  EXPECT_EQ(picture.pixels, TinyPipeline().Generate(request).rgb);
 }
 
 TEST_F(OpenAiRoutes, Urls) {
@@ -177,7 +175,7 @@ TEST_F(OpenAiRoutes, WrongForms) {
   EXPECT_THAT(
       refusal(Form({{"prompt", "x"}, {"@image", kPicture}, {"@mask", kPicture}, {"@mask", kPicture}})),
       HasSubstr("\"mask\" twice"));
-  EXPECT_THAT(refusal(Form({{"prompt", "x"}, {"@image", "no picture"}})), HasSubstr("input_images[0]"));
+  EXPECT_THAT(refusal(Form({{"prompt", "x"}, {"@image", "no picture"}})), HasSubstr("image[0]"));
   EXPECT_THAT(refusal(Form({{"prompt", "x"}, {"@image", kPicture}, {"steps", "1.5"}})),
               HasSubstr("steps must be a whole number"));
   EXPECT_THAT(refusal(Form({{"prompt", "x"}, {"@image", kPicture}, {"steps", "1e999"}})),
@@ -196,14 +194,8 @@ TEST_F(OpenAiRoutes, WrongForms) {
 }
 
 TEST_F(OpenAiRoutes, AFullQueueSaysWhenToComeAgain) {
-  // The first runs, two wait: long enough that none is done before the fourth asks.
-  for (int i = 0; i < 3; ++i) {
-    JobRequest job;
-    job.request.prompt = "a red circle";
-    job.request.steps = 200;
-    jobs_.Submit(job);
-    while (i == 0 && jobs_.List().front().state == JobState::kQueued) std::this_thread::yield();
-  }
+  WaitForSteps(jobs_, jobs_.Submit(LongJob()));
+  for (int i = 0; i < 2; ++i) jobs_.Submit(LongJob());
   const HttpResponse response = Generate(Json::object());
   EXPECT_EQ(response.status, 429);
   EXPECT_EQ(JsonOf(response)["error"]["type"], "rate_limit_error");
@@ -215,10 +207,10 @@ TEST_F(OpenAiRoutes, AFullQueueSaysWhenToComeAgain) {
 
 TEST_F(OpenAiRoutes, CancelledJobsAreNotAskedForAgain) {
   const auto reply =
-      OpenAiRoute(Post("/v1/images/generations", R"({"prompt": "x", "steps": 200})"), Tiny(), jobs_);
+      OpenAiRoute(Post("/v1/images/generations", R"({"prompt": "x", "steps": 200})"), TinyPipeline(), jobs_);
   const auto& wait = std::get<WaitForJob>(*reply);
   jobs_.Cancel(wait.job_id);
-  const HttpResponse response = wait.reply(End(wait.job_id));
+  const HttpResponse response = wait.reply(WaitForEnd(jobs_, wait.job_id));
   EXPECT_EQ(response.status, 410);
   EXPECT_EQ(JsonOf(response)["error"]["code"], "cancelled");
 }

@@ -1,26 +1,14 @@
-// Routes under test: the embedded model, a queue in a folder of its own, replies waited for.
+// Routes under test, without sockets: the embedded model, a queue in a folder of its own, replies waited for.
 #pragma once
 
-#include <gtest/gtest.h>
-
-#include <future>
-#include <memory>
-#include <optional>
 #include <string>
+#include <variant>
 
-#include "files/json.h"
 #include "files/png.h"
-#include "files/testing.h"
-#include "http_message.h"
-#include "jobs.h"
 #include "routes.h"
+#include "server_testing.h"
 
 namespace qwen_image::server {
-
-inline const Pipeline& Tiny() {
-  static const Pipeline pipeline(ModelFiles(QWEN_IMAGE_SOURCE_DIR "/models/tiny"));
-  return pipeline;
-}
 
 inline RgbImage PlainPicture(int64_t width, int64_t height, uint8_t value) {
   return {width, height, std::vector<uint8_t>(static_cast<size_t>(width * height * 3), value)};
@@ -46,15 +34,7 @@ class RouteTest : public testing::Test {
     const Reply reply = routes_.Handle(request);
     if (const auto* response = std::get_if<HttpResponse>(&reply)) return *response;
     const auto& wait = std::get<WaitForJob>(reply);
-    return wait.reply(End(wait.job_id));
-  }
-
-  Job End(const std::string& id) {
-    std::promise<Job> ended;
-    const auto handle = jobs_.Subscribe(id, [&](const Job& job, const JobEvent& event) {
-      if (event.kind == JobEvent::Kind::kEnd) ended.set_value(job);
-    });
-    return ended.get_future().get();
+    return wait.reply(WaitForEnd(jobs_, wait.job_id));
   }
 
   static Json JsonOf(const HttpResponse& response) { return Json::parse(response.body); }
@@ -66,8 +46,8 @@ class RouteTest : public testing::Test {
   }
 
   TempFolder folder_;
-  Jobs jobs_{Tiny(), folder_.path(), {.queue = 2}};
-  Routes routes_{Tiny(), jobs_, {}, [] { return HttpStats(); }};
+  Jobs jobs_{TinyPipeline(), folder_.path(), {.queue = 2}};
+  Routes routes_{TinyPipeline(), jobs_, {}, [] { return HttpStats(); }};
 };
 
 }  // namespace qwen_image::server

@@ -32,10 +32,10 @@ TEST(Base64, BytesComeBackAcrossBlocks) {
 }
 
 TEST(Base64, RefusesAllElse) {
-  for (const std::string text : {"Z",     "Zg",      "Zg=",    "Zg===",    "=",    "====",
-                                 "A===",  "Zh==",    "Zm9=",   "Zg==Zg==", "Z=g=", " Zm9v",
-                                 "Zm9v ", "Zm9v\n",  "Zm\n9v", "Zm9v====", "Zm9-", "Zm9_",
-                                 "-m9v",  "Zm9\xff", "    ",   "Zm9vZm9-"}) {
+  for (const std::string text : {"Z",     "Zg",      "Zg=",    "Zg===",    "=",        "====",
+                                 "A===",  "Zh==",    "Zm9=",   "Zg==Zg==", "Z=g=",     " Zm9v",
+                                 "Zm9v ", "Zm9v\n",  "Zm\n9v", "Zm9v====", "Zm9-",     "Zm9_",
+                                 "-m9v",  "Zm9\xff", "    ",   "Zm9v    ", "    Zm9v", "Zm9vZm9-"}) {
     EXPECT_FALSE(DecodeBase64(text)) << text;
   }
   EXPECT_FALSE(DecodeBase64(std::string("Zm\0v", 4)));

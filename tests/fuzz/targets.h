@@ -15,7 +15,8 @@ void FuzzIndex(std::string_view bytes);    // *.safetensors.index.json
 void FuzzInspect(std::string_view bytes);  // a weight file, as `qwen-image inspect` reads it
 void FuzzJob(std::string_view bytes);      // a job that the server stored
 void FuzzLora(std::string_view bytes);
-void FuzzNames(std::string_view bytes);  // the name of a tensor
+void FuzzMultipart(std::string_view bytes);  // Content-Type, NUL, a form of the server; base64 of its parts
+void FuzzNames(std::string_view bytes);      // the name of a tensor
 void FuzzNpy(std::string_view bytes);
 void FuzzNpz(std::string_view bytes);
 void FuzzPng(std::string_view bytes);
@@ -37,6 +38,7 @@ inline constexpr FuzzTarget kFuzzTargets[] = {
     {"inspect", FuzzInspect},
     {"job", FuzzJob},
     {"lora", FuzzLora},
+    {"multipart", FuzzMultipart},
     {"names", FuzzNames},
     {"npy", FuzzNpy},
     {"npz", FuzzNpz},
