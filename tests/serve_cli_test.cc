@@ -58,7 +58,9 @@ TEST_F(Serve, SaysWhereAndEndsInGoodOrder) {
 
 TEST_F(Serve, OneSignalFinishesThePicture) {
   auto program = Start();
-  const std::string id = Submit(kQuickBody), waiting = Submit(kLongBody);
+  const std::string id =
+      Submit(R"({"prompt": "a star", "width": 128, "height": 128, "steps": 80, "cfg": 1})");
+  const std::string waiting = Submit(kQuickBody);
   ASSERT_TRUE(program->WaitForError("\"state\":\"running\""));
   program->Signal(SIGTERM);
   const RunResult result = program->Finish();

@@ -94,8 +94,8 @@ void Jobs::Impl::ForgetOldest() {
 void Jobs::Impl::Raise(Mode to) {
   const std::lock_guard lock(mutex);
   mode = std::max(mode, to);
-  if (mode == Mode::kStop && running) {
-    running->interrupted = !running->cancel.cancelled();
+  if (mode == Mode::kStop && running && !running->cancel.cancelled()) {
+    running->interrupted = true;
     running->cancel.Cancel();
   }
   changed.notify_all();
