@@ -143,7 +143,9 @@ TEST_F(EditCli, PixelsOutsideTheMaskComeOutAsTheyWentIn) {
     int64_t changed = 0;
     for (size_t i = 0; i < before.pixels.size(); ++i) {
       const bool masked = static_cast<int64_t>(i / 3) % 133 < 133 / 2;
-      if (!masked) ASSERT_EQ(after.pixels[i], before.pixels[i]) << i;
+      if (!masked) {
+        ASSERT_EQ(after.pixels[i], before.pixels[i]) << i;
+      }
       changed += after.pixels[i] != before.pixels[i];
     }
     EXPECT_GT(changed, 1000);

@@ -75,8 +75,9 @@ TEST_F(InspectCli, SortsAndFilters) {
   const RunResult result =
       Inspect({kTiny + "/transformer", "--sort", "std", "--top", "2", "--filter", "*.bias"});
   EXPECT_EQ(result.exit_code, 0) << result.err;
-  // The widest biases of this model are those of the first to_k, and of norm_out.
-  EXPECT_THAT(result.out, HasSubstr("\n  transformer_blocks.0.attn.to_k.bias  "));
+  EXPECT_THAT(result.out, HasSubstr("\n  norm_out.linear.bias  "));  // the widest of this model
+  EXPECT_THAT(Inspect({kTiny + "/transformer", "--sort", "name", "--top", "2", "--filter", "*.bias"}).out,
+              HasSubstr("\n  img_in.bias  "));
   EXPECT_THAT(result.out, AllOf(HasSubstr("  … and "), Not(HasSubstr("to_k.weight"))));
   const Json json = Describe({kTiny, "--filter", "*.to_q.bias", "--filter", "quant_conv.*"});
   size_t count = 0;

@@ -253,7 +253,7 @@ Margins ParseMargins(const std::string& text) {
   for (bool more = true; more;) {
     const size_t comma = rest.find(',');
     const auto side = ParseWhole(rest.substr(0, comma));
-    if (!side || *side > kHugeSide) break;
+    if (!side || *side > uint64_t{kHugeSide}) break;
     sides.push_back(static_cast<int64_t>(*side));
     more = comma != rest.npos;
     if (more) rest.remove_prefix(comma + 1);

@@ -1,5 +1,6 @@
 #include "files/numbers.h"
 
+#include <algorithm>
 #include <charconv>
 
 #include "core/fail.h"
@@ -16,12 +17,15 @@ std::optional<uint64_t> ParseWhole(std::string_view text) {
 
 std::pair<int64_t, int64_t> ParseSize(std::string_view text) {
   const size_t cross = text.find_first_of("xX");
-  const auto width = ParseWhole(text.substr(0, cross));
-  const auto height = cross == text.npos ? std::nullopt : ParseWhole(text.substr(cross + 1));
-  if (!width || !height || *width > kHugeSide || *height > kHugeSide) {
+  const auto side = [](std::string_view digits) {
+    const uint64_t value = ParseWhole(digits).value_or(UINT64_MAX);
+    return static_cast<int64_t>(std::min<uint64_t>(value, kHugeSide + 1));
+  };
+  const int64_t width = side(text.substr(0, cross));
+  const int64_t height = cross == text.npos ? kHugeSide + 1 : side(text.substr(cross + 1));
+  if (width > kHugeSide || height > kHugeSide)
     Fail(ErrorKind::kUsage, "{} is not a size; write WIDTHxHEIGHT, for example 1024x768", Quoted(text));
-  }
-  return {static_cast<int64_t>(*width), static_cast<int64_t>(*height)};
+  return {width, height};
 }
 
 }  // namespace qwen_image

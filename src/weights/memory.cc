@@ -43,7 +43,8 @@ std::optional<int64_t> ParseNumber(std::string_view text) {
 std::optional<int64_t> Field(const std::string& text, std::string_view key) {
   std::istringstream lines(text);
   for (std::string line; std::getline(lines, line);) {
-    if (line.starts_with(key) && line.size() > key.size() && (line[key.size()] == ' ' || line[key.size()] == '\t')) {
+    if (line.starts_with(key) && line.size() > key.size() &&
+        (line[key.size()] == ' ' || line[key.size()] == '\t')) {
       return ParseNumber(std::string_view(line).substr(key.size()));
     }
   }

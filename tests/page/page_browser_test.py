@@ -20,7 +20,7 @@ from browser import ROOT, Browser, Server
 PROGRAM = sys.argv.pop(1) if len(sys.argv) > 1 else None
 CIRCLE = ROOT / "docs/images/circle.png"
 # A job that does not end by itself while a test looks at it.
-LONG = {"width": 512, "height": 512, "steps": 200}
+LONG = {"width": 1024, "height": 1024, "steps": 200}  # a minute and more, on any machine
 WORK = tempfile.TemporaryDirectory()
 
 
