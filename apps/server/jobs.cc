@@ -9,11 +9,11 @@
 namespace qwen_image::server {
 namespace {
 
-Job NewJob(const JobRequest& asked, const Defaults& defaults) {
+Job NewJob(const JobRequest& asked, const Defaults& defaults, int64_t created) {
   const GenerateRequest& r = asked.request;
   const bool size_is_known = r.input_images.empty() && !r.init_image;
   return {.id = NewJobId(),
-          .created = UnixMilliseconds(),
+          .created = created,
           .prompt = r.prompt,
           .negative_prompt = r.negative_prompt.value_or(defaults.negative_prompt),
           .width = r.width.value_or(size_is_known ? defaults.width : 0),
@@ -136,10 +136,12 @@ std::string Jobs::Submit(JobRequest request) {
   if (places >= jobs.limits.queue || (held > jobs.limits.waiting_bytes && !jobs.waiting.empty()))
     throw QueueFull{places, jobs.RetryAfter()};
   ++jobs.reserved;
+  // No two jobs of one moment: after a restart their times are their order.
+  const int64_t created = jobs.last_created = std::max(UnixMilliseconds(), jobs.last_created + 1);
   lock.unlock();
 
   auto entry = std::make_shared<JobEntry>();
-  entry->job = NewJob(request, jobs.pipeline.defaults());
+  entry->job = NewJob(request, jobs.pipeline.defaults(), created);
   entry->request = std::move(request);
   entry->bytes = bytes;
   const std::string id = entry->job.id;

@@ -138,6 +138,7 @@ struct Jobs::Impl {
   std::vector<Entry> entries;  // oldest first
   std::deque<Entry> waiting;
   int64_t reserved = 0;  // places of jobs that are being written down
+  int64_t last_created = 0;
   Entry running;
   JobStats stats;
   double seconds_per_job = 0;  // a moving mean

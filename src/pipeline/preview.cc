@@ -15,6 +15,7 @@ Tensor AverageDown(const Tensor& latents /*[1, z, 1, h, w]*/, int64_t factor) {
   const int64_t channels = latents.dim(1), from_width = latents.dim(4);
   const int64_t height = latents.dim(3) / factor, width = from_width / factor;
   Tensor small({1, channels, 1, height, width});
+  std::fill_n(small.data(), small.size(), 0.0f);
   const float share = 1.0f / static_cast<float>(factor * factor);
   for (int64_t c = 0; c < channels; ++c) {
     const float* plane = latents.data() + c * latents.dim(3) * from_width;

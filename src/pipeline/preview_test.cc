@@ -4,6 +4,9 @@
 
 #include <cmath>
 
+#include "core/threads.h"
+#include "kernels/resize.h"
+
 namespace qwen_image {
 namespace {
 
@@ -36,13 +39,22 @@ TEST(Preview, ShowsThePictureToComeAndLeavesItAlone) {
 
 TEST(Preview, OfALargePictureIsSmall) {
   const Pipeline pipeline(kTiny);
-  GenerateRequest request{
-      .prompt = "a red circle", .width = 640, .height = 272, .steps = 2, .cfg = 1.0, .seed = 3};
+  GenerateRequest request{.prompt = "a red circle on a blue background",
+                          .width = 640,
+                          .height = 272,
+                          .steps = 4,
+                          .cfg = 1.0,
+                          .seed = 3};
   std::vector<RgbImage> previews;
-  pipeline.Generate(request, {.on_preview = [&](const RgbImage& p) { previews.push_back(p); }});
-  ASSERT_EQ(previews.size(), 1u);
-  EXPECT_EQ(previews[0].width, 208);  // 80 latents, by threes: 26
-  EXPECT_EQ(previews[0].height, 88);  // 34 latents: 11
+  const Picture picture =
+      pipeline.Generate(request, {.on_preview = [&](const RgbImage& p) { previews.push_back(p); }});
+  ASSERT_EQ(previews.size(), 3u);
+  const RgbImage& last = previews.back();
+  ASSERT_EQ(last.width, 208);  // 80 latents, by threes: 26
+  ASSERT_EQ(last.height, 88);  // 34 latents: 11
+  ThreadPool pool(1);
+  const RgbImage small = Resize(picture.image(), 208, 88, ResizeFilter::kLanczos, pool);
+  EXPECT_LT(MeanSquare(last.pixels, small.pixels), 1000);
 }
 
 }  // namespace
