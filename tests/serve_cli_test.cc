@@ -56,19 +56,31 @@ TEST_F(Serve, SaysWhereAndEndsInGoodOrder) {
   EXPECT_THAT(result.out, HasSubstr("tiny is ready: open http://127.0.0.1:"));
 }
 
-TEST_F(Serve, OneSignalFinishesThePicture) {
+TEST_F(Serve, InterruptingItFinishesThePicture) {
   auto program = Start();
   const std::string id =
       Submit(R"({"prompt": "a star", "width": 128, "height": 128, "steps": 80, "cfg": 1})");
   const std::string waiting = Submit(kQuickBody);
   ASSERT_TRUE(program->WaitForError("\"state\":\"running\""));
-  program->Signal(SIGTERM);
+  program->Signal(SIGINT);
   const RunResult result = program->Finish();
   EXPECT_EQ(result.exit_code, 0) << result.err;
   program = Start();
   EXPECT_EQ(StateOf(id), "done");
   EXPECT_EQ(Ask("GET", "/jobs/" + id + "/images/0.png").status, 200);
   EXPECT_EQ(StateOf(waiting), "interrupted");
+}
+
+TEST_F(Serve, SigtermFinishesTheQueue) {
+  auto program = Start();
+  const std::string id = Submit(R"({"prompt": "a star", "steps": 80, "cfg": 1})");
+  const std::string waiting = Submit(kQuickBody), last = Submit(kQuickBody);
+  ASSERT_TRUE(program->WaitForError("\"state\":\"running\""));
+  program->Signal(SIGTERM);
+  const RunResult result = program->Finish();
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  program = Start();
+  for (const std::string& job : {id, waiting, last}) EXPECT_EQ(StateOf(job), "done");
 }
 
 TEST_F(Serve, TwoSignalsStopAtOnce) {

@@ -152,8 +152,14 @@ Connection::Connection(HttpServer::Impl& server, asio::ip::tcp::socket socket)
 }
 
 Connection::~Connection() {
+  HoldBody(0);
   server_.connections.erase(this);
   server_.CountConnections();
+}
+
+void Connection::HoldBody(uint64_t bytes) {
+  server_.body_bytes += bytes - held_bytes_;
+  held_bytes_ = bytes;
 }
 
 void Connection::CloseIfIdle() {
@@ -196,7 +202,7 @@ Connection::Awaitable<bool> Connection::ServeOne() {
   Parser parser;
   parser.header_limit(settings.max_header_bytes);
   parser.body_limit(settings.max_body_bytes);
-  stream_.expires_after(settings.header_deadline);
+  if (!first_) stream_.expires_after(settings.header_deadline);  // that of the first runs since it connected
   error_code error;
   co_await http::async_read_header(stream_, buffer_, parser,
                                    asio::redirect_error(asio::use_awaitable, error));
@@ -232,11 +238,6 @@ Connection::Awaitable<bool> Connection::ServeOne() {
   }
   parser.eager(true);
   stream_.expires_after(settings.body_deadline);
-  struct Held {  // counts for as long as the request is in work
-    uint64_t& all;
-    uint64_t bytes = 0;
-    ~Held() { all -= bytes; }
-  } held{server_.body_bytes};
   while (!parser.is_done()) {
     co_await http::async_read_some(stream_, buffer_, parser,
                                    asio::redirect_error(asio::use_awaitable, error));
@@ -245,11 +246,12 @@ Connection::Awaitable<bool> Connection::ServeOne() {
       const int status = StatusOf(error);
       co_return co_await Refuse(record, status, MessageOf(status));
     }
-    const uint64_t now = parser.get().body().size();
-    server_.body_bytes += now - held.bytes;
-    held.bytes = now;
-    if (server_.body_bytes > settings.max_bodies_bytes)
+    HoldBody(parser.get().body().size());
+    if (server_.body_bytes > settings.max_bodies_bytes) {
+      parser.get().body() = {};
+      HoldBody(0);  // now, so that the others are not refused for it
       co_return co_await Refuse(record, 503, "too many large requests at once; try again in a moment");
+    }
   }
   record.request.body = std::move(parser.get().body());
   record.keep_alive = parser.keep_alive();
@@ -262,15 +264,23 @@ Connection::Awaitable<bool> Connection::Answer(Record& record) {
   asio::awaitable<Reply> call = Call(server_.hooks, record.request);
   Reply reply = co_await asio::co_spawn(server_.workers, std::move(call), asio::use_awaitable);
   record.request.body = {};
+  HoldBody(0);  // a request that waits for its job holds no more than its job does
   if (auto* response = std::get_if<HttpResponse>(&reply))
     co_return co_await Send(record, std::move(*response));
-  if (auto* wait = std::get_if<WaitForJob>(&reply)) co_return co_await AnswerWhenDone(record, *wait);
+  if (auto* wait = std::get_if<WaitForJob>(&reply)) {
+    record.job_id = wait->job_id;
+    co_return co_await AnswerWhenDone(record, *wait);
+  }
+  record.job_id = std::get<EventStream>(reply).job_id;
   co_await StreamEvents(record, std::get<EventStream>(reply));
   co_return false;
 }
 
 Connection::Awaitable<bool> Connection::Send(Record& record, HttpResponse response) {
   const int status = response.status;
+  for (const auto& [name, value] : response.headers) {
+    if (name == "Location") record.job_id = value.substr(value.rfind('/') + 1);  // a job that was made
+  }
   const size_t bytes = record.is_head ? 0 : response.body.size();
   const bool keep_alive = record.keep_alive && !server_.stopping;
   auto message =
@@ -288,6 +298,7 @@ Connection::Awaitable<bool> Connection::Refuse(Record& record, int status, const
   record.keep_alive = false;
   HttpResponse response = ErrorResponse(record.request, status, ErrorType(status), message);
   if (status == 401) response.headers.emplace_back("WWW-Authenticate", "Bearer");
+  if (status == 503) response.headers.emplace_back("Retry-After", "1");
   co_await Send(record, std::move(response));
   co_await Linger();
   co_return false;
@@ -417,15 +428,16 @@ void Connection::Done(const Record& record, int status, size_t bytes) {
   const double milliseconds =
       std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - record.begin).count();
   // Neither prompts nor keys are in here: they come in bodies and in a header.
-  const Json line = {{"time", LogTime()},
-                     {"event", "request"},
-                     {"request_id", record.request.id},
-                     {"method", record.is_head ? "HEAD" : Printable(record.request.method, 32)},
-                     {"path", Printable(record.request.path)},
-                     {"status", status},
-                     {"ms", std::round(milliseconds * 10) / 10},
-                     {"bytes", bytes},
-                     {"client", client_}};
+  Json line = {{"time", LogTime()},
+               {"event", "request"},
+               {"request_id", record.request.id},
+               {"method", record.is_head ? "HEAD" : Printable(record.request.method, 32)},
+               {"path", Printable(record.request.path)},
+               {"status", status},
+               {"ms", std::round(milliseconds * 10) / 10},
+               {"bytes", bytes},
+               {"client", client_}};
+  if (!record.job_id.empty()) line["job"] = Printable(record.job_id, 64);
   server_.Log(line.dump(-1, ' ', true, Json::error_handler_t::replace));
 }
 

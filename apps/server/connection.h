@@ -36,6 +36,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
     bool is_head = false, keep_alive = false;
     unsigned version = 11;
     std::chrono::steady_clock::time_point begin;
+    std::string job_id = {};  // that it made or waits for
   };
 
   Awaitable<bool> ServeOne();  // false: the connection ends
@@ -49,12 +50,14 @@ class Connection : public std::enable_shared_from_this<Connection> {
   Awaitable<void> Linger();
   Awaitable<void> Watch(std::shared_ptr<Mailbox> mailbox);
   Awaitable<void> StopWatching(std::shared_ptr<Mailbox> mailbox);
+  void HoldBody(uint64_t bytes);  // of the server's room for all bodies
   void Done(const Record& record, int status, size_t bytes);
 
   HttpServer::Impl& server_;
   boost::beast::tcp_stream stream_;
   boost::beast::flat_buffer buffer_;
   std::string client_, local_address_;
+  uint64_t held_bytes_ = 0;
   bool first_ = true, idle_ = false, watching_ = false, gone_ = false;
 };
 

@@ -40,10 +40,11 @@ Json ParseBody(std::string_view body) {
 
 void CheckText(const std::string& name, std::string_view text, size_t max_bytes) {
   if (text.size() > max_bytes)
-    Fail(ErrorKind::kUsage, "{} has {} bytes; at most {} are taken", name, text.size(), max_bytes);
-  if (!IsUtf8(text)) Fail(ErrorKind::kUsage, "{} is not valid UTF-8: {}", name, Quoted(text));
+    throw FieldError(name,
+                     fmt::format("{} has {} bytes; at most {} are taken", name, text.size(), max_bytes));
+  if (!IsUtf8(text)) throw FieldError(name, fmt::format("{} is not valid UTF-8: {}", name, Quoted(text)));
   if (const size_t nul = text.find('\0'); nul != text.npos)
-    Fail(ErrorKind::kUsage, "{} holds a NUL character, at byte {}; text has none", name, nul);
+    throw FieldError(name, fmt::format("{} holds a NUL character, at byte {}; text has none", name, nul));
 }
 
 Fields::Fields(const Json& body) : body_(body) {
@@ -102,14 +103,15 @@ std::optional<std::string> Fields::OneOf(const std::string& name,
 
 void Fields::Refuse(const std::string& name, const std::string& allowed) const {
   const Json* value = Find(name);
-  Fail(ErrorKind::kUsage, "{} must be {}, not {}", name, allowed, value ? Shown(*value) : "absent");
+  throw FieldError(name,
+                   fmt::format("{} must be {}, not {}", name, allowed, value ? Shown(*value) : "absent"));
 }
 
 void Fields::RefuseUnknown(const std::vector<std::string_view>& known) const {
   for (const auto& [name, value] : body_.items()) {
     if (std::find(known.begin(), known.end(), name) == known.end())
-      Fail(ErrorKind::kUsage, "the field {} is not known; known are {}", Quoted(name),
-           fmt::join(known, ", "));
+      throw FieldError(
+          name, fmt::format("the field {} is not known; known are {}", Quoted(name), fmt::join(known, ", ")));
   }
 }
 

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "files/json.h"
+#include "qwen_image/error.h"
 
 namespace qwen_image::server {
 
@@ -18,6 +19,17 @@ Json ParseBody(std::string_view body);
 
 // Throws unless the text is UTF-8 without NUL and not longer.
 void CheckText(const std::string& name, std::string_view text, size_t max_bytes);
+
+// What is wrong with one field of a request.
+class FieldError : public Error {
+ public:
+  FieldError(std::string field, std::string message)
+      : Error(ErrorKind::kUsage, std::move(message)), field_(std::move(field)) {}
+  const std::string& field() const { return field_; }
+
+ private:
+  std::string field_;
+};
 
 class Fields {
  public:

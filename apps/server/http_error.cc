@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "fields.h"
 #include "files/text.h"
 
 namespace qwen_image::server {
@@ -30,10 +31,10 @@ const char* ErrorType(int status) {
 }
 
 HttpResponse ErrorResponse(const HttpRequest& request, int status, const std::string& type,
-                           const std::string& message, const std::string& code) {
+                           const std::string& message, const std::string& code, const std::string& param) {
   const Json error = {{"message", message},
                       {"type", type},
-                      {"param", nullptr},
+                      {"param", param.empty() ? Json() : Json(param)},
                       {"code", code.empty() ? Json() : Json(code)},
                       {"request_id", request.id}};
   return JsonResponse({{"error", error}}, status);
@@ -41,7 +42,8 @@ HttpResponse ErrorResponse(const HttpRequest& request, int status, const std::st
 
 HttpResponse ErrorResponse(const HttpRequest& request, const Error& error) {
   const int status = HttpStatus(error.kind());
-  return ErrorResponse(request, status, ErrorType(status), error.message());
+  const auto* field = dynamic_cast<const FieldError*>(&error);
+  return ErrorResponse(request, status, ErrorType(status), error.message(), "", field ? field->field() : "");
 }
 
 HttpResponse JsonResponse(const Json& json, int status) {

@@ -17,7 +17,8 @@ int HttpStatus(ErrorKind kind);
 const char* ErrorType(int status);
 
 HttpResponse ErrorResponse(const HttpRequest& request, int status, const std::string& type,
-                           const std::string& message, const std::string& code = "");
+                           const std::string& message, const std::string& code = "",
+                           const std::string& param = "");
 HttpResponse ErrorResponse(const HttpRequest& request, const Error& error);
 
 HttpResponse JsonResponse(const Json& json, int status = 200);

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "fields.h"
 #include "files/json.h"
 
 namespace qwen_image::server {
@@ -38,6 +39,18 @@ TEST(HttpError, EveryKindHasItsStatus) {
   EXPECT_STREQ(ErrorType(429), "rate_limit_error");
   EXPECT_STREQ(ErrorType(503), "server_error");
   EXPECT_EQ(ErrorResponse({}, Error(ErrorKind::kOutOfMemory, "x")).status, 503);
+}
+
+TEST(HttpError, AFieldsErrorNamesTheField) {
+  const Json body = {{"steps", -1}};
+  try {
+    Fields(body).Whole("steps", 1, 9);
+    FAIL() << "no error";
+  } catch (const Error& error) {
+    const HttpResponse response = ErrorResponse({}, error);
+    EXPECT_EQ(response.status, 400);
+    EXPECT_EQ(Json::parse(response.body)["error"]["param"], "steps");
+  }
 }
 
 }  // namespace

@@ -114,7 +114,7 @@ void HttpServer::Impl::BeginStop() {
 }
 
 void HttpServer::Impl::WaitForSignal() {
-  signals.async_wait([this](const error_code& error, int) {
+  signals.async_wait([this](const error_code& error, int signal) {
     if (error) return;
     ++signal_count;
     if (signal_count == 2) {
@@ -123,7 +123,7 @@ void HttpServer::Impl::WaitForSignal() {
     } else {
       WaitForSignal();
     }
-    on_signal(signal_count);
+    on_signal(signal);
   });
 }
 

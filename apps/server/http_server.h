@@ -69,8 +69,8 @@ class HttpServer {
   void Stop();  // Run() returns when the replies under way are sent, or after the grace
   HttpStats Stats() const;
 
-  // Called with 1 at the first SIGINT or SIGTERM, 2 at the second; the third ends the process. Before Run().
-  void OnSignals(std::function<void(int count)> handler);
+  // Called with SIGINT or SIGTERM, twice at most; the third ends the process. Before Run().
+  void OnSignals(std::function<void(int signal)> handler);
 
   struct Impl;  // its own
 

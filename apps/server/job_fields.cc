@@ -169,7 +169,11 @@ JobRequest MakeJobRequest(const Fields& settings, const JobPictures& pictures, c
   if (!request.blend && !request.mask && !request.outpaint.any())
     Fail(ErrorKind::kUsage,
          "blend says how a mask is used; give one in \"mask\", or margins in \"outpaint\"");
-  pipeline.Check(request);
+  try {
+    pipeline.Check(request);
+  } catch (const Error& error) {
+    if (error.kind() != ErrorKind::kOutOfMemory) throw;  // of memory Jobs::Submit knows more
+  }
   CheckPixels(request, pipeline, limits);
   return job;
 }

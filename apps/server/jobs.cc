@@ -46,6 +46,8 @@ void Jobs::Impl::Restore() {
         problems.push_back(error.message());
       }
     }
+    if (job.state == JobState::kDone) job.progress.fraction = 1;
+    last_created = std::max(last_created, job.created);
     auto entry = std::make_shared<JobEntry>();
     entry->job = std::move(job);
     entries.push_back(std::move(entry));

@@ -148,8 +148,8 @@ void Jobs::Impl::DrawPicture(const Entry& entry, int64_t index, JobProgressMeter
     job.strength = picture.strength;
     if (picture.prompt_truncated)
       job.notes.push_back(
-          fmt::format("the prompt is longer than the {} tokens that are used; the rest had no effect",
-                      picture.prompt_tokens));
+          fmt::format("the prompt has {} tokens, of which the first {} are used; the rest had no effect",
+                      picture.prompt_tokens, request.max_sequence_length));
   }
   stats.pictures += 1;
   stats.steps += picture.steps_run;

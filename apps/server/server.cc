@@ -1,5 +1,7 @@
 #include "server.h"
 
+#include <csignal>
+
 #include "files/json.h"
 #include "log.h"
 
@@ -35,7 +37,7 @@ Server::~Server() {
 
 void Server::Run() { http_.Run(); }
 
-void Server::Drain() {
+void Server::Drain(bool finish_queue) {
   const std::lock_guard lock(mutex_);
   if (draining_.joinable()) {
     jobs_.Stop();
@@ -43,14 +45,15 @@ void Server::Drain() {
   }
   routes_.BeginStop();
   http_.StopAccepting();
-  draining_ = std::thread([this] {
-    jobs_.Drain(false);
+  draining_ = std::thread([this, finish_queue] {
+    jobs_.Drain(finish_queue);
     http_.Stop();
   });
 }
 
 void Server::DrainOnSignals() {
-  http_.OnSignals([this](int) { Drain(); });
+  // Who presses Ctrl-C waits; who sends SIGTERM, as service managers do, has a time limit of his own.
+  http_.OnSignals([this](int signal) { Drain(/*finish_queue=*/signal == SIGTERM); });
 }
 
 }  // namespace qwen_image::server

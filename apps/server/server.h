@@ -32,10 +32,10 @@ class Server {
   Jobs& jobs() { return jobs_; }
 
   void Run();  // until Drain() has done its work
-  // From any thread. No new connections; the running job is finished, those that wait are recorded as
-  // interrupted. A second call interrupts the running job, too.
-  void Drain();
-  void DrainOnSignals();  // SIGINT, SIGTERM; before Run()
+  // From any thread. No new connections; the running job is finished, and those that wait are, too, or are
+  // recorded as interrupted. A second call interrupts whatever is left.
+  void Drain(bool finish_queue = false);
+  void DrainOnSignals();  // SIGTERM finishes the queue, SIGINT the running job; before Run()
 
  private:
   Jobs jobs_;

@@ -62,16 +62,16 @@ QWEN_IMAGE_API qwen_image_status qwen_image_options_new(qwen_image_options** opt
 QWEN_IMAGE_API void qwen_image_options_free(qwen_image_options* options);
 /* 0: all processors this process may use. */
 QWEN_IMAGE_API qwen_image_status qwen_image_options_set_threads(qwen_image_options* options, int threads);
-QWEN_IMAGE_API qwen_image_status qwen_image_options_set_precision(qwen_image_options* options,
-                                                                  qwen_image_precision precision);
+/* One of qwen_image_precision. A number, as C lets any through; so is `part` below. */
+QWEN_IMAGE_API qwen_image_status qwen_image_options_set_precision(qwen_image_options* options, int precision);
 /* 0: do not refuse a model that seems not to fit in memory. */
 QWEN_IMAGE_API qwen_image_status qwen_image_options_set_check_memory(qwen_image_options* options, int check);
 /* A folder where prompt embeddings are kept for later processes. */
 QWEN_IMAGE_API qwen_image_status qwen_image_options_set_prompt_cache(qwen_image_options* options,
                                                                      const char* folder);
 /* Takes a part from another file or folder. */
-QWEN_IMAGE_API qwen_image_status qwen_image_options_set_part(qwen_image_options* options,
-                                                             qwen_image_part part, const char* path);
+QWEN_IMAGE_API qwen_image_status qwen_image_options_set_part(qwen_image_options* options, int part,
+                                                             const char* path);
 /* "qwen-image", "edit", "edit-2509", "edit-2511": where nothing in the files tells. */
 QWEN_IMAGE_API qwen_image_status qwen_image_options_set_variant(qwen_image_options* options,
                                                                 const char* variant);

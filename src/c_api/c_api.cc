@@ -18,7 +18,7 @@ using qwen_image::NeedText;
 
 namespace {
 
-std::filesystem::path& PartOf(qwen_image::ModelFiles& files, qwen_image_part part) {
+std::filesystem::path& PartOf(qwen_image::ModelFiles& files, int part) {
   switch (part) {
     case QWEN_IMAGE_TRANSFORMER:
       return files.transformer;
@@ -31,7 +31,7 @@ std::filesystem::path& PartOf(qwen_image::ModelFiles& files, qwen_image_part par
     case QWEN_IMAGE_VISION_ENCODER:
       return files.vision_encoder;
   }
-  Fail(ErrorKind::kUsage, "{} is not a part of a model; see qwen_image_part", static_cast<int>(part));
+  Fail(ErrorKind::kUsage, "{} is not a part of a model; see qwen_image_part", part);
 }
 
 // A callback that returns anything but 0 wants no more.
@@ -60,7 +60,10 @@ GenerateHooks HooksOf(const qwen_image_request& request, CancelFlag& cancel) {
 const char* qwen_image_version(void) { return qwen_image::Version(); }
 
 qwen_image_status qwen_image_options_new(qwen_image_options** options) {
-  return Guarded([&] { Need(options, "options") = new qwen_image_options; });
+  return Guarded([&] {
+    Need(options, "options");  // before anything is made that nobody could free
+    *options = new qwen_image_options;
+  });
 }
 
 void qwen_image_options_free(qwen_image_options* options) { delete options; }
@@ -74,11 +77,10 @@ qwen_image_status qwen_image_options_set_threads(qwen_image_options* options, in
   });
 }
 
-qwen_image_status qwen_image_options_set_precision(qwen_image_options* options,
-                                                   qwen_image_precision precision) {
+qwen_image_status qwen_image_options_set_precision(qwen_image_options* options, int precision) {
   return Guarded([&] {
     if (precision != QWEN_IMAGE_EXACT && precision != QWEN_IMAGE_FAST)
-      Fail(ErrorKind::kUsage, "{} is not a precision; see qwen_image_precision", static_cast<int>(precision));
+      Fail(ErrorKind::kUsage, "{} is not a precision; see qwen_image_precision", precision);
     Need(options, "options").pipeline.precision =
         precision == QWEN_IMAGE_EXACT ? qwen_image::Precision::kExact : qwen_image::Precision::kFast;
   });
@@ -92,8 +94,7 @@ qwen_image_status qwen_image_options_set_prompt_cache(qwen_image_options* option
   return Guarded([&] { Need(options, "options").pipeline.prompt_cache = NeedText(folder, "folder"); });
 }
 
-qwen_image_status qwen_image_options_set_part(qwen_image_options* options, qwen_image_part part,
-                                              const char* path) {
+qwen_image_status qwen_image_options_set_part(qwen_image_options* options, int part, const char* path) {
   return Guarded([&] { PartOf(Need(options, "options").files, part) = NeedText(path, "path"); });
 }
 

@@ -380,8 +380,8 @@ TEST(CApi, WrongValuesAreRefused) {
   qwen_image_options_new(&made);
   const OptionsHandle options(made);
   EXPECT_EQ(qwen_image_options_set_threads(made, -1), QWEN_IMAGE_USAGE);
-  EXPECT_EQ(qwen_image_options_set_precision(made, static_cast<qwen_image_precision>(3)), QWEN_IMAGE_USAGE);
-  EXPECT_EQ(qwen_image_options_set_part(made, static_cast<qwen_image_part>(7), "x"), QWEN_IMAGE_USAGE);
+  EXPECT_EQ(qwen_image_options_set_precision(made, 3), QWEN_IMAGE_USAGE);
+  EXPECT_EQ(qwen_image_options_set_part(made, 7, "x"), QWEN_IMAGE_USAGE);
   qwen_image_pipeline* opened = nullptr;
   EXPECT_EQ(qwen_image_pipeline_open(nullptr, made, &opened), QWEN_IMAGE_USAGE);
   EXPECT_EQ(qwen_image_pipeline_open("/no/such/model", made, &opened), QWEN_IMAGE_BAD_INPUT);

@@ -208,6 +208,13 @@ class Pictures(PageTest):
         left, top, right, bottom = self.check_mask(paint)
         # The brush is about 5 % of the side wide, the stroke half of it long.
         self.assertTrue(24 <= left and right <= 104 and 54 <= top and bottom <= 74, (left, top, right, bottom))
+        # A job that is drawn again has the mask that it was drawn with.
+        page.click("#mask-remove")
+        page.click(".card [aria-label^='Draw again']")
+        page.until(lambda: page.text("#mask-open-text") == "Change the mask")
+        page.click("#draw")
+        second, first = self.wait_done(2)
+        self.assertEqual(self.picture(second).tobytes(), self.picture(first).tobytes())
 
     def test_mask_brush_by_keyboard(self):
         def paint(canvas):

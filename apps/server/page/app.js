@@ -157,7 +157,7 @@ function onEnd(job) {
 
 function busyWords(error) {
   const wait = error.retryAfter;
-  return `The server is busy: ${error.message.replace(/\.?$/, ".")} ${wait ? `Try again in about ${plural(wait, "second", "seconds")}` : "Try again in a moment"}; your settings stay here.`;
+  return `The server is busy. ${wait ? `Try again in about ${plural(wait, "second", "seconds")}` : "Try again in a moment"}; your settings stay here.`;
 }
 
 async function draw() {

@@ -182,7 +182,7 @@ export function collect() {
     if (!byId("strength-row").hidden && (strengthTouched || mode() === "begin")) request.strength = Number(value("strength")) / 100;
     if (!byId("keep-row").hidden && byId("keep-size").checked) request.keep_size = true;
   }
-  return { request, kept: { pictures: inputs, mode: mode(), margins: margins(), shape: shape(), keep: byId("keep-size").checked } };
+  return { request, kept: { pictures: inputs.map((picture) => ({ ...picture })), mode: mode(), margins: margins(), shape: shape(), keep: byId("keep-size").checked } };
 }
 
 // Fills the form with a job's settings. `kept` is what collect() gave for it, if this page sent it.
@@ -191,7 +191,7 @@ export function fill(job, kept) {
   const values = { prompt: job.prompt, negative: job.negative_prompt.trim(), steps: job.steps, cfg: job.cfg, seed: String(job.seed), count: job.n };
   for (const [id, content] of Object.entries(values)) byId(id).value = content;
   hadPictures = false;
-  pictures.replaceAll(kept?.pictures ?? []);
+  pictures.replaceAll((kept?.pictures ?? []).map((picture) => ({ ...picture })));
   const form = byId("form");
   if (kept?.pictures.length) {
     form.elements.mode.value = kept.mode;
