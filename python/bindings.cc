@@ -7,6 +7,7 @@
 
 #include "draw.h"
 #include "qwen_image/image_file.h"
+#include "qwen_image/truncation_guard.h"
 
 namespace py = pybind11;
 
@@ -185,4 +186,7 @@ PYBIND11_MODULE(_core, module) {
   qwen_image::BindPicture(module);
   qwen_image::BindPipeline(module);
   qwen_image::BindFiles(module);
+  py::module_::import("atexit").attr("register")(py::cpp_function(&qwen_image::StopDrawings));
+  // A model that is cut while it is in use is an error here, not the end of Python.
+  qwen_image::InstallTruncationGuard();
 }

@@ -21,4 +21,7 @@ Bytes ArrayOf(const RgbImage& image);
 Picture Draw(const Pipeline& pipeline, const GenerateRequest& request, const pybind11::object& on_progress,
              const pybind11::object& on_preview);
 
+// Stops the drawings of all threads, for the end of Python; returns when they have stopped.
+void StopDrawings();
+
 }  // namespace qwen_image

@@ -270,6 +270,36 @@ class Threads(ModuleTest):
         self.addCleanup(thread.join)
         return lock
 
+    def run_python(self, text):
+        return subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, timeout=120)
+
+    def test_python_may_end_while_a_daemon_draws(self):
+        result = self.run_python(
+            "import threading, qwen_image\n"
+            "pipeline, begun = qwen_image.Pipeline(), threading.Event()\n"
+            "draw = lambda: pipeline.generate('a', steps=1000, progress=lambda p: begun.set())\n"
+            "threading.Thread(target=draw, daemon=True).start()\n"
+            "begun.wait()\n"
+        )
+        self.assertEqual((result.returncode, result.stderr), (0, ""))
+
+    def test_a_model_that_is_cut_while_in_use_is_an_error(self):
+        result = self.run_python(
+            "import os, shutil, tempfile, qwen_image\n"
+            "folder = tempfile.mkdtemp()\n"
+            "model = os.path.join(folder, 'model')\n"
+            "shutil.copytree(os.path.join(os.path.dirname(qwen_image.__file__), 'models', 'tiny'), model)\n"
+            "pipeline = qwen_image.Pipeline(model)\n"
+            "os.truncate(os.path.join(model, 'transformer', 'diffusion_pytorch_model.safetensors'), 5000)\n"
+            "try:\n"
+            "    pipeline.generate('a', steps=1)\n"
+            "except qwen_image.BadInputError as error:\n"
+            "    print(error)\n"
+            "shutil.rmtree(folder)\n"
+        )
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertIn("diffusion_pytorch_model.safetensors", result.stdout)
+
     def test_others_run_while_a_picture_is_drawn(self):
         class HasRun(Exception):
             pass
