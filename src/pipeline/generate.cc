@@ -83,7 +83,7 @@ Picture Pipeline::Generate(const GenerateRequest& request, const GenerateHooks& 
   const Pipeline::Impl& model = *impl_;
   const Settings settings = model.Resolve(request);
   CheckCanBeWatched(request, hooks);
-  const Turns::Turn turn(model.turns);
+  const Turns::Turn turn(model.turns, hooks.cancel);
   if (model.check_memory) CheckWorkspaceFits(model, request, settings);
   if (hooks.on_note) {
     for (const std::string& note : SizeNotes(request, settings)) hooks.on_note(note);

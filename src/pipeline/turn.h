@@ -1,26 +1,38 @@
 // Pictures of one pipeline are drawn one after another: they share its threads and its caches.
 #pragma once
 
+#include <unistd.h>
+
 #include <atomic>
+#include <chrono>
 #include <mutex>
 #include <thread>
 
 #include "core/fail.h"
+#include "qwen_image/cancel.h"
 
 namespace qwen_image {
 
 class Turns {
  public:
-  // Waits until nobody else draws. Throws Error kUsage where that would be forever: inside a callback of the
-  // same thread's own picture.
+  // Waits until nobody else draws, or throws because of `cancel`, which may be null. Throws Error kUsage
+  // where it would wait forever: inside a callback of the same thread's own picture, and in the child of a
+  // fork, where the pipeline's threads are not.
   class Turn {
    public:
-    explicit Turn(Turns& turns) : turns_(turns) {
+    explicit Turn(Turns& turns, const CancelFlag* cancel = nullptr) : turns_(turns) {
+      constexpr std::chrono::milliseconds kLook(20);
+      if (turns.process_ != getpid())
+        Fail(ErrorKind::kUsage,
+             "this pipeline was opened before the process forked; open another one in the child");
       if (turns.thread_ == std::this_thread::get_id())
         Fail(ErrorKind::kUsage,
              "a picture is being drawn by this thread; its callbacks cannot draw another with the same "
              "pipeline");
-      lock_ = std::unique_lock(turns.mutex_);
+      lock_ = std::unique_lock(turns.mutex_, std::defer_lock);
+      while (!lock_.try_lock_for(kLook)) {
+        if (cancel) cancel->ThrowIfCancelled();
+      }
       turns.thread_ = std::this_thread::get_id();
     }
     ~Turn() { turns_.thread_ = std::thread::id(); }
@@ -29,11 +41,12 @@ class Turns {
 
    private:
     Turns& turns_;
-    std::unique_lock<std::mutex> lock_;
+    std::unique_lock<std::timed_mutex> lock_;
   };
 
  private:
-  std::mutex mutex_;
+  std::timed_mutex mutex_;
+  const pid_t process_ = getpid();
   std::atomic<std::thread::id> thread_{};  // that draws
 };
 

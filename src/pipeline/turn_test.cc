@@ -2,6 +2,8 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <thread>
@@ -42,6 +44,39 @@ TEST(Turn, ThreadsDrawOneAfterAnother) {
   EXPECT_TRUE(other_draws);
   EXPECT_EQ(picture.rgb, expected.rgb);
   EXPECT_EQ(other_picture.rgb, expected.rgb);
+}
+
+TEST(Turn, ACancelIsSeenWhileWaiting) {
+  const Pipeline pipeline(kTiny, {.threads = 1});
+  CancelFlag cancelled;
+  cancelled.Cancel();
+  const auto wait_for_other = [&](const Progress&) {
+    std::thread([&] {
+      try {
+        pipeline.Generate(SmallRequest(), {.cancel = &cancelled});
+        ADD_FAILURE() << "expected an error";
+      } catch (const Error& error) {
+        EXPECT_EQ(error.kind(), ErrorKind::kInterrupted);
+      }
+    }).join();  // forever, if it waited for this picture
+  };
+  pipeline.Generate(SmallRequest(), {.on_progress = wait_for_other});
+}
+
+TEST(Turn, TheChildOfAForkIsToldSo) {
+  const Pipeline pipeline(kTiny, {.threads = 2});
+  const pid_t child = fork();
+  if (child == 0) {
+    try {
+      pipeline.Generate(SmallRequest());
+    } catch (const Error& error) {
+      _exit(error.kind() == ErrorKind::kUsage ? 7 : 1);
+    }
+    _exit(0);
+  }
+  int status = 0;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_EQ(WEXITSTATUS(status), 7);
 }
 
 TEST(Turn, ACallbackCannotDrawWithItsOwnPipeline) {
