@@ -9,7 +9,7 @@ from safetensors.numpy import save_file
 
 import golden_rng
 import golden_scheduler
-import test_pictures
+import input_pictures
 from case_list import CaseList, export_arguments
 from export import export
 
@@ -57,7 +57,7 @@ def write_case(cases, case, out):
         image.unlink()
     else:
         drawn = out / f"{case['name']}_input"
-        export(export_arguments(test_pictures.write_inputs(case, drawn), model, folder))
+        export(export_arguments(input_pictures.write_inputs(case, drawn), model, folder))
         shutil.rmtree(drawn, ignore_errors=True)
     pack(folder)
 

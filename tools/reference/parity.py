@@ -19,7 +19,7 @@ import engine_check
 import environment
 import goldens
 import mflux_check
-import test_pictures
+import input_pictures
 from case_list import HERE, KEYS, ROOT, CaseList, export_arguments
 from export import export
 from random_model import write_json
@@ -35,7 +35,7 @@ EXPORTER = (
     "noise_floor.py",
     "official_pipelines.py",
     "picture_to_image.py",
-    "test_pictures.py",
+    "input_pictures.py",
     "text_to_image.py",
 )
 
@@ -70,7 +70,7 @@ def export_case(cases, case, work):
         return
     print(f"{case['name']}: exporting", file=sys.stderr)
     (folder / "ref.stamp.json").unlink(missing_ok=True)
-    export(export_arguments(test_pictures.write_inputs(case, folder), model, folder / "ref"))
+    export(export_arguments(input_pictures.write_inputs(case, folder), model, folder / "ref"))
     settings = json.loads((folder / "ref" / "manifest.json").read_text(encoding="utf-8"))
     known = {key: settings[key] for key in ("width", "height", "images", "mask", "strength") if key in settings}
     write_json(folder / "case.json", {key: str(model) if key == "model" else case[key] for key in KEYS} | known)
@@ -132,7 +132,7 @@ def run_cases(args):
 def check_precisions(engine, work, case, model, row):
     """`compare` must accept the official bfloat16 run by its floors, and the engine's float32 run."""
     folder = work / case["name"]
-    drawn = test_pictures.write_inputs({**case, "floor": False}, folder)
+    drawn = input_pictures.write_inputs({**case, "floor": False}, folder)
     export([*export_arguments(drawn, model, folder / "bf16"), "--dtype=bfloat16"])
     for run in ("bf16", "cpp"):
         report = compare_runs.compare(engine, folder / "ref", folder / run)
