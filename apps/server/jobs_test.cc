@@ -141,6 +141,7 @@ TEST_F(JobsTest, AfterARestartJobsAreThereAndInterruptedOnesAreSaidToBe) {
   EXPECT_THAT(jobs.Find(running)->error, HasSubstr("while this job was drawn"));
   EXPECT_EQ(jobs.Find(waiting)->state, JobState::kInterrupted);
   EXPECT_THAT(jobs.Find(waiting)->error, HasSubstr("before this job began"));
+  EXPECT_LT(jobs.Find(running)->created, jobs.Find(waiting)->created) << "submitted within a millisecond";
   EXPECT_EQ(jobs.List().front().id, waiting);
 }
 
