@@ -23,6 +23,7 @@ const std::filesystem::path kGoldens = kSource / "tests/goldens";
 struct GoldenCase {
   const char* name;
   const char* model;  // below the source folder
+  Device device = Device::kCpu;
 };
 
 void PrintTo(const GoldenCase& c, std::ostream* out) { *out << c.name; }
@@ -61,7 +62,7 @@ double Psnr(const std::vector<uint8_t>& a, const std::vector<uint8_t>& b) {
 class Goldens : public testing::TestWithParam<GoldenCase> {
  protected:
   Picture Draw(int threads, CheckpointSink* sink) const {
-    const Pipeline pipeline(kSource / GetParam().model, {.threads = threads});
+    const Pipeline pipeline(kSource / GetParam().model, {.threads = threads, .device = GetParam().device});
     return pipeline.Generate(RequestOf(reference_),
                              {.on_progress = {}, .cancel = nullptr, .checkpoints = sink});
   }

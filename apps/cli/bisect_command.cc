@@ -138,7 +138,8 @@ int RunBisect(BisectOptions options, const DebugOptions& debug, const CancelFlag
   const GenerateRequest request = MakeRequest(generate, [](const std::string&) {});
   const Pipeline pipeline(FindModel(generate.files), {.threads = generate.threads,
                                                       .check_memory = !generate.ignore_memory,
-                                                      .precision = generate.PrecisionInUse()});
+                                                      .precision = generate.PrecisionInUse(),
+                                                      .device = DeviceOf(generate.device)});
   pipeline.Check(request);
 
   // 2. Search.

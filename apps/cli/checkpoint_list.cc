@@ -41,7 +41,7 @@ class NamePrinter : public CheckpointSink {
 int ListCheckpoints(const GenerateOptions& options, const DebugOptions& debug, const CancelFlag& cancel) {
   // The names depend on the model, the steps, guidance and the number of pictures only: the smallest ones
   // pass them all.
-  const Pipeline pipeline(FindModel(options.files), {.threads = options.threads});
+  const Pipeline pipeline(FindModel(options.files), {.threads = options.threads, .device = Device::kCpu});
   GenerateRequest request;
   const RgbImage small{32, 32, std::vector<uint8_t>(32 * 32 * 3, 128)};
   request.width = request.height = 32;

@@ -154,6 +154,7 @@ int RunGenerate(GenerateOptions options, const DebugOptions& debug_options, cons
   const Pipeline pipeline(model, {.threads = options.threads,
                                   .check_memory = !options.ignore_memory,
                                   .precision = options.PrecisionInUse(),
+                                  .device = DeviceOf(options.device),
                                   .prompt_cache = PromptCacheOf(options)});
   const double load_seconds = SecondsSince(load_start);
   for (const Job& job : jobs) pipeline.Check(plan.RequestOf(job));

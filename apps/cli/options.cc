@@ -103,6 +103,7 @@ void AddDrawOptions(CLI::App& command, GenerateOptions& o) {
           "16 where 8 are too few; exact: in fp32, several times slower. Other layers are always exact")
       ->check(CLI::IsMember({"exact", "fast"}))
       ->group(kMachine);
+  AddDeviceOption(command, o.device)->group(kMachine);
   command.add_option("-t,--threads", o.threads, "Threads (default: all processors)")
       ->check(CLI::Range(1, 1024))
       ->group(kMachine);

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "device_option.h"
 #include "qwen_image/qwen_image.h"
 
 namespace CLI {
@@ -56,6 +57,7 @@ struct GenerateOptions {
   int64_t count = 1;
   int threads = 0;
   std::string precision;  // "exact", "fast"; empty: not said
+  std::string device;     // "cpu", "gpu", "mlx-cpu"; empty: not said
   std::optional<double> step_cache;
   std::filesystem::path resume_dir;
   std::string vae_tiling;  // "auto", "on", "off"; empty: not said
@@ -67,7 +69,7 @@ struct GenerateOptions {
   bool json = false;
   bool has_prompt = false;  // also an empty one
 
-  Precision PrecisionInUse() const { return precision == "exact" ? Precision::kExact : Precision::kFast; }
+  Precision PrecisionInUse() const { return PrecisionOf(precision, device); }
   int64_t MaxSequenceLength() const {
     return max_sequence_length.value_or(GenerateRequest().max_sequence_length);
   }

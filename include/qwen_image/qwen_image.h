@@ -164,10 +164,15 @@ struct GenerateHooks {
 // always computed in single precision.
 enum class Precision { kExact, kFast };
 
+// Where the stages are computed: by this library's own kernels, or by MLX (in builds with it) on a GPU or, for
+// comparisons, on the CPU. kAuto: on a GPU where MLX finds one.
+enum class Device { kAuto, kCpu, kGpu, kMlxCpu };
+
 struct PipelineOptions {
   int threads = 0;           // 0: all processors this process may use
   bool check_memory = true;  // refuse a model that does not fit before reading it
   Precision precision = Precision::kFast;
+  Device device = Device::kAuto;
   // A folder where prompt embeddings are kept for later processes; empty: none. What cannot be read or
   // written there is computed anew. Within a process each prompt is encoded once in any case.
   std::filesystem::path prompt_cache = {};

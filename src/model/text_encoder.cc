@@ -5,25 +5,22 @@
 #include "core/fail.h"
 
 namespace qwen_image {
-TextEncoder::TextEncoder(WeightStore store, Precision precision)
-    : config_(ReadTextEncoderConfig(store)), store_(std::move(store)) {
-  Bind(precision);
-}
 
-void TextEncoder::Bind(Precision precision) {
-  const int64_t hidden = config_.hidden_size;
-  const int64_t q_width = config_.num_attention_heads * config_.head_dim();
-  const int64_t kv_width = config_.num_key_value_heads * config_.head_dim();
-  const int64_t intermediate = config_.intermediate_size;
+TextEncoderWeights::TextEncoderWeights(const TextEncoderConfig& config, WeightStore& store,
+                                       Precision precision) {
+  const int64_t hidden = config.hidden_size;
+  const int64_t q_width = config.num_attention_heads * config.head_dim();
+  const int64_t kv_width = config.num_key_value_heads * config.head_dim();
+  const int64_t intermediate = config.intermediate_size;
 
-  WeightBinder binder(store_);
+  WeightBinder binder(store);
   const auto linear = [&](const std::string& name, int64_t out, int64_t in, Bias bias = Bias::kYes) {
     return BindLinear(binder, name, out, in, bias, precision);
   };
-  embed_tokens_ = binder.Matrix("model.language_model.embed_tokens.weight", {config_.vocab_size, hidden});
-  for (int64_t i = 0; i < config_.num_hidden_layers; ++i) {
+  embed_tokens = binder.Matrix("model.language_model.embed_tokens.weight", {config.vocab_size, hidden});
+  for (int64_t i = 0; i < config.num_hidden_layers; ++i) {
     const std::string layer = fmt::format("model.language_model.layers.{}.", i);
-    layers_.push_back({
+    layers.push_back({
         .input_layernorm = binder.Floats(layer + "input_layernorm.weight", {hidden}),
         .self_attn = {.q_proj = linear(layer + "self_attn.q_proj", q_width, hidden),
                       .k_proj = linear(layer + "self_attn.k_proj", kv_width, hidden),
@@ -35,10 +32,18 @@ void TextEncoder::Bind(Precision precision) {
                 .down_proj = linear(layer + "mlp.down_proj", hidden, intermediate, Bias::kNo)},
     });
   }
-  norm_ = binder.Floats("model.language_model.norm.weight", {hidden});
+  norm = binder.Floats("model.language_model.norm.weight", {hidden});
   binder.AllowUnused("model.visual.*");
   binder.AllowUnused("lm_head.*");
   binder.Finish();
+}
+
+TextEncoder::TextEncoder(WeightStore store, Precision precision)
+    : config_(ReadTextEncoderConfig(store)), store_(std::move(store)), weights_(config_, store_, precision) {}
+
+void TextEncoder::ReleasePages() const {
+  if (twin_) twin_->Release();
+  store_.ReleasePages();
 }
 
 Tensor TextEncoder::EmbedTokens(const std::vector<int64_t>& input_ids) const {
@@ -52,7 +57,7 @@ Tensor TextEncoder::EmbedTokens(const std::vector<int64_t>& input_ids) const {
            "text encoder do not belong together",
            store_.path().string(), id, config_.vocab_size);
     }
-    DecodeRow(embed_tokens_, id, 0, hidden, x.row(static_cast<int64_t>(t)));
+    DecodeRow(weights_.embed_tokens, id, 0, hidden, x.row(static_cast<int64_t>(t)));
   }
   return x;
 }
@@ -123,25 +128,29 @@ void TextEncoder::RunLayer(const Layer& w, Tensor& hidden_states, const Rope& ro
   Add(hidden_states.data(), out.data(), out.size(), hidden_states.data(), pool);
 }
 
+Tensor TextEncoder::RunLayers(Tensor hidden_states, const Rope& rope, const Compute& compute,
+                              const Tap& tap) const {
+  for (size_t i = 0; i < weights_.layers.size(); ++i) {
+    compute.Continue(i, weights_.layers.size());
+    const auto index = static_cast<int64_t>(i);
+    RunLayer(weights_.layers[i], hidden_states, rope, compute.pool, tap.Under("layers.", index, "."));
+    tap.Under("layers.", index, "")("", hidden_states);
+  }
+  RmsNorm(hidden_states.data(), hidden_states.dim(1), config_.hidden_size, weights_.norm.data(),
+          static_cast<float>(config_.rms_norm_eps), hidden_states.data(), compute.pool);
+  tap("norm", hidden_states);
+  return hidden_states;
+}
+
 Tensor TextEncoder::Encode(const std::vector<int64_t>& input_ids, const PromptImages* images,
                            const Compute& compute, const Tap& tap) const {
   const Tap model = tap.Under("model.language_model.");
   const Rope rope = MakeRope(GetRopeIndex(input_ids, images));
-  Tensor hidden_states = EmbedTokens(input_ids);
-  model("embed_tokens", hidden_states);
-  if (images) SpliceImages(input_ids, *images, hidden_states);
-
-  for (size_t i = 0; i < layers_.size(); ++i) {
-    compute.Continue(i, layers_.size());
-    RunLayer(layers_[i], hidden_states, rope, compute.pool,
-             model.Under("layers.", static_cast<int64_t>(i), "."));
-    model.Under("layers.", static_cast<int64_t>(i), "")("", hidden_states);
-  }
-
-  RmsNorm(hidden_states.data(), hidden_states.dim(1), config_.hidden_size, norm_.data(),
-          static_cast<float>(config_.rms_norm_eps), hidden_states.data(), compute.pool);
-  model("norm", hidden_states);
-  return hidden_states;
+  Tensor inputs_embeds = EmbedTokens(input_ids);
+  model("embed_tokens", inputs_embeds);
+  if (images) SpliceImages(input_ids, *images, inputs_embeds);
+  return twin_ ? twin_->RunLayers(inputs_embeds, rope, compute, model)
+               : RunLayers(std::move(inputs_embeds), rope, compute, model);
 }
 
 }  // namespace qwen_image

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <vector>
 
@@ -44,6 +45,29 @@ struct PromptImages {
 // width), [3, tokens]. Throws Error kBadInput if the image tokens do not come in one run for each picture.
 std::vector<int64_t> GetRopeIndex(std::span<const int64_t> input_ids, const PromptImages* images);
 
+// The weights where they lie, under transformers' names.
+struct TextEncoderWeights {
+  struct SelfAttention {
+    Linear q_proj, k_proj, v_proj, o_proj;
+  };
+  struct Mlp {
+    Linear gate_proj, up_proj, down_proj;
+  };
+  struct Layer {
+    std::vector<float> input_layernorm;
+    SelfAttention self_attn;
+    std::vector<float> post_attention_layernorm;
+    Mlp mlp;
+  };
+
+  // Throws Error kBadInput that lists all that is missing or does not fit.
+  TextEncoderWeights(const TextEncoderConfig& config, WeightStore& store, Precision precision);
+
+  WeightMatrix embed_tokens;  // [vocab_size, hidden_size]
+  std::vector<Layer> layers;
+  std::vector<float> norm;
+};
+
 class TextEncoder {
  public:
   explicit TextEncoder(WeightStore store, Precision precision = Precision::kExact);
@@ -61,24 +85,28 @@ class TextEncoder {
     return Encode(input_ids, &images, compute, tap);
   }
 
- private:
-  struct SelfAttention {
-    Linear q_proj, k_proj, v_proj, o_proj;
-  };
-  struct Mlp {
-    Linear gate_proj, up_proj, down_proj;
-  };
-  struct Layer {
-    std::vector<float> input_layernorm;
-    SelfAttention self_attn;
-    std::vector<float> post_attention_layernorm;
-    Mlp mlp;
-  };
   struct Rope {
     Tensor cos, sin;  // [tokens, head_dim / 2]
   };
+  // The layers on another device; see UseTwin.
+  class Twin {
+   public:
+    virtual ~Twin() = default;
+    // What Encode returns; `tap` listens under "model.language_model.".
+    virtual Tensor RunLayers(const Tensor& inputs_embeds /*[1, tokens, hidden_size]*/, const Rope& rope,
+                             const Compute& compute, const Tap& tap) const = 0;
+    virtual void Release() const = 0;  // the device's copy of the weights
+  };
+  // From now on the layers run on the twin, which refers to this object: it stays where it is.
+  void UseTwin(std::unique_ptr<const Twin> twin) { twin_ = std::move(twin); }
+  const TextEncoderWeights& weights() const { return weights_; }
+  void ReleasePages() const;  // see MappedFile; also the twin's copy
 
-  void Bind(Precision precision);
+ private:
+  using SelfAttention = TextEncoderWeights::SelfAttention;
+  using Mlp = TextEncoderWeights::Mlp;
+  using Layer = TextEncoderWeights::Layer;
+
   Tensor Encode(const std::vector<int64_t>& input_ids, const PromptImages* images, const Compute& compute,
                 const Tap& tap) const;
   Rope MakeRope(const std::vector<int64_t>& position_ids /*[3, tokens]*/) const;
@@ -88,14 +116,14 @@ class TextEncoder {
   void RunSelfAttention(const SelfAttention& w, const Tensor& x, const Rope& rope, Tensor& out,
                         ThreadPool& pool, const Tap& tap) const;
   void RunMlp(const Mlp& w, const Tensor& x, Tensor& out, ThreadPool& pool, const Tap& tap) const;
+  Tensor RunLayers(Tensor hidden_states, const Rope& rope, const Compute& compute, const Tap& tap) const;
   void RunLayer(const Layer& w, Tensor& hidden_states, const Rope& rope, ThreadPool& pool,
                 const Tap& tap) const;
 
   TextEncoderConfig config_;
   WeightStore store_;
-  WeightMatrix embed_tokens_;  // [vocab_size, hidden_size]
-  std::vector<Layer> layers_;
-  std::vector<float> norm_;
+  TextEncoderWeights weights_;
+  std::unique_ptr<const Twin> twin_;
 };
 
 }  // namespace qwen_image

@@ -2,45 +2,19 @@
 // picture's tokens keep weights of their own and attend to each other. Names are diffusers' module names.
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <memory>
 #include <span>
-#include <string>
 #include <vector>
 
 #include "core/checkpoint.h"
 #include "core/tensor.h"
 #include "model/layers.h"
+#include "model/transformer_weights.h"
 #include "weights/lora.h"
 #include "weights/weight_store.h"
 
 namespace qwen_image {
-
-struct TransformerConfig {
-  int64_t num_layers = 60;
-  int64_t num_attention_heads = 24;
-  int64_t attention_head_dim = 128;
-  int64_t in_channels = 64;
-  int64_t out_channels = 16;
-  int64_t patch_size = 2;
-  int64_t joint_attention_dim = 3584;
-  std::array<int64_t, 3> axes_dims_rope = {16, 56, 56};  // frame, height, width
-  bool zero_cond_t = false;  // reference pictures are modulated for t = 0 (Edit-2511)
-
-  int64_t inner_dim() const { return num_attention_heads * attention_head_dim; }
-};
-
-// From config.json; without one, from the shapes of the tensors. Throws Error kBadInput.
-TransformerConfig ReadTransformerConfig(const WeightStore& store);
-
-// The picture's size in tokens (a token is a patch of 2 × 2 latents, 16 × 16 pixels).
-struct TokenGrid {
-  int64_t height = 0;
-  int64_t width = 0;
-
-  int64_t tokens() const { return height * width; }
-};
 
 class Transformer {
  public:
@@ -69,27 +43,23 @@ class Transformer {
                                         std::span<const Prompt> prompts, float timestep,
                                         std::span<const TokenGrid> pictures, const Compute& compute) const;
 
+  // The same work on another device; see UseTwin.
+  class Twin {
+   public:
+    virtual ~Twin() = default;
+    virtual std::vector<Tensor> PredictVelocities(const Tensor& latents, std::span<const Prompt> prompts,
+                                                  float timestep, std::span<const TokenGrid> pictures,
+                                                  const Compute& compute) const = 0;
+    virtual void Release() const = 0;  // the device's copy of the weights
+  };
+  // From now on all velocities come from the twin, which refers to this object: it stays where it is.
+  void UseTwin(std::unique_ptr<const Twin> twin) { twin_ = std::move(twin); }
+  const TransformerWeights& weights() const { return weights_; }
+
  private:
-  struct Mlp {
-    Linear proj;  // net.0.proj, followed by gelu
-    Linear out;   // net.2
-  };
-  struct StreamNames;  // what the text's and the picture's weights and checkpoints are called
-  // One stream (text or picture) of a block.
-  struct Stream {
-    const StreamNames* names = nullptr;
-    Linear mod;  // temb → [shift, scale, gate] for the attention, then for the MLP
-    Linear to_q, to_k, to_v, to_out;
-    std::vector<float> norm_q, norm_k;  // [head_dim]
-    Mlp mlp;
-  };
-  struct Block {
-    Stream img, txt;
-    bool can_fuse = false;  // all its products are in 8 bits, and no LoRA adds to them
-  };
-  struct RopeTable {
-    Tensor cos, sin;  // [text + image tokens, head_dim / 2]
-  };
+  using Stream = TransformerWeights::Stream;
+  using StreamNames = TransformerWeights::StreamNames;
+  using Block = TransformerWeights::Block;
   // A stream's share of the joint sequence [text, image].
   struct Span {
     int64_t begin = 0;
@@ -112,10 +82,6 @@ class Transformer {
     Tap tap;
   };
 
-  void Bind(Precision precision);
-  Stream BindStream(WeightBinder& binder, const std::string& block, const StreamNames& names,
-                    Precision precision) const;
-  RopeTable MakeRope(int64_t text_tokens, std::span<const TokenGrid> pictures) const;
   Tensor EmbedTimestep(float timestep, ThreadPool& pool, const Tap& tap) const;
   Sequence Embed(const Tensor& latents, const Prompt& prompt, float timestep,
                  std::span<const TokenGrid> pictures, ThreadPool& pool) const;
@@ -148,11 +114,8 @@ class Transformer {
   TransformerConfig config_;
   WeightStore store_;
   LoraSet loras_;
-  Linear img_in_, txt_in_;
-  std::vector<float> txt_norm_;
-  Linear time_linear_1_, time_linear_2_;  // time_text_embed.timestep_embedder
-  std::vector<Block> transformer_blocks_;
-  Linear norm_out_linear_, proj_out_;
+  TransformerWeights weights_;
+  std::unique_ptr<const Twin> twin_;
   // Kept from step to step: clearing new memory takes as long as a layer.
   mutable std::unique_ptr<Scratch> scratch_;
 };

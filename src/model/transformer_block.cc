@@ -3,9 +3,19 @@
 #include "model/transformer_impl.h"
 
 namespace qwen_image {
-namespace {
 
-// What the attention itself never holds in memory; computed beside it, and only for listeners who ask.
+bool WantsAttention(const Tap& tap) { return tap.Wants(":attn_weights") || tap.Wants(":attn_entropy"); }
+
+AttentionShape JointAttention(const TransformerConfig& config, int64_t tokens) {
+  return {.queries = tokens,
+          .keys = tokens,
+          .heads = config.num_attention_heads,
+          .kv_heads = config.num_attention_heads,
+          .head_dim = config.attention_head_dim,
+          .q_stride = config.inner_dim(),
+          .kv_stride = config.inner_dim()};
+}
+
 void ShowAttention(const Tensor& query, const Tensor& key, const AttentionShape& shape, ThreadPool& pool,
                    const Tap& tap) {
   constexpr int64_t kSampledQueries = 64;  // enough for a mean over a head
@@ -20,56 +30,6 @@ void ShowAttention(const Tensor& query, const Tensor& key, const AttentionShape&
     tap(":attn_entropy", entropy);
   }
 }
-
-}  // namespace
-
-const Transformer::StreamNames Transformer::StreamNames::kImg = {
-    .mod = ".img_mod.1",
-    .norm1 = ".img_norm1",
-    .modulated1 = ":img_modulated1",
-    .gate1 = ":img_gate1",
-    .to_q = ".attn.to_q",
-    .to_k = ".attn.to_k",
-    .to_v = ".attn.to_v",
-    .norm_q = ".attn.norm_q",
-    .norm_k = ".attn.norm_k",
-    .query_rope = ":img_query_rope",
-    .key_rope = ":img_key_rope",
-    .to_out = ".attn.to_out.0",
-    .attn_residual = ":img_attn_residual",
-    .norm2 = ".img_norm2",
-    .modulated2 = ":img_modulated2",
-    .gate2 = ":img_gate2",
-    .mlp = ".img_mlp",
-    .mlp_proj = ".img_mlp.net.0.proj",
-    .mlp_gelu = ".img_mlp.net.0",
-    .mlp_out = ".img_mlp.net.2",
-    .stream = ":img",
-};
-
-const Transformer::StreamNames Transformer::StreamNames::kTxt = {
-    .mod = ".txt_mod.1",
-    .norm1 = ".txt_norm1",
-    .modulated1 = ":txt_modulated1",
-    .gate1 = ":txt_gate1",
-    .to_q = ".attn.add_q_proj",
-    .to_k = ".attn.add_k_proj",
-    .to_v = ".attn.add_v_proj",
-    .norm_q = ".attn.norm_added_q",
-    .norm_k = ".attn.norm_added_k",
-    .query_rope = ":txt_query_rope",
-    .key_rope = ":txt_key_rope",
-    .to_out = ".attn.to_add_out",
-    .attn_residual = ":txt_attn_residual",
-    .norm2 = ".txt_norm2",
-    .modulated2 = ":txt_modulated2",
-    .gate2 = ":txt_gate2",
-    .mlp = ".txt_mlp",
-    .mlp_proj = ".txt_mlp.net.0.proj",
-    .mlp_gelu = ".txt_mlp.net.0",
-    .mlp_out = ".txt_mlp.net.2",
-    .stream = ":txt",
-};
 
 // With zero_cond_t (Edit-2511) references are modulated for t = 0.
 Transformer::Modulation Transformer::ImgModulation(const Sequence& sequence, Scratch& s) const {
@@ -201,13 +161,7 @@ void Transformer::RunMlp(const Stream& w, Tensor& hidden_states, const Modulatio
 }
 
 void Transformer::Attend(int64_t tokens, Scratch& s, ThreadPool& pool, const Tap& tap) const {
-  const AttentionShape shape = {.queries = tokens,
-                                .keys = tokens,
-                                .heads = config_.num_attention_heads,
-                                .kv_heads = config_.num_attention_heads,
-                                .head_dim = config_.attention_head_dim,
-                                .q_stride = config_.inner_dim(),
-                                .kv_stride = config_.inner_dim()};
+  const AttentionShape shape = JointAttention(config_, tokens);
   ShowAttention(s.query, s.key, shape, pool, tap);
   Attention(s.query.data(), s.key.data(), s.value.data(), shape, s.attn_output.data(), pool);
   tap(":attn_output", s.attn_output.data(), {1, tokens, config_.inner_dim()});

@@ -1,7 +1,7 @@
 #include <algorithm>
 
 #include "core/fail.h"
-#include "model/transformer.h"
+#include "model/transformer_weights.h"
 #include "weights/config_reader.h"
 #include "weights/foreign_names.h"
 

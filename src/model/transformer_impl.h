@@ -8,24 +8,6 @@
 
 namespace qwen_image {
 
-inline constexpr float kTransformerEps = 1e-6f;  // of every norm in this model
-
-// The parts of a modulation: [shift, scale, gate] for the attention, the same for the MLP.
-inline constexpr int64_t kAttentionPart = 0, kMlpPart = 3;
-inline constexpr int64_t kShift = 0, kScale = 1, kGate = 2;
-
-// A '.' begins a module of the block, whose weights and checkpoint have this name; a ':' begins a tensor that
-// no module returns.
-struct Transformer::StreamNames {
-  const char *mod, *norm1, *modulated1, *gate1;
-  const char *to_q, *to_k, *to_v, *norm_q, *norm_k, *query_rope, *key_rope;
-  const char *to_out, *attn_residual;
-  const char *norm2, *modulated2, *gate2, *mlp, *mlp_proj, *mlp_gelu, *mlp_out;
-  const char* stream;
-
-  static const StreamNames kImg, kTxt;
-};
-
 // Buffers that all blocks share. Joint ones hold the sequence [text, image].
 struct Transformer::Scratch {
   Scratch(const TransformerConfig& config, int64_t img, int64_t txt)

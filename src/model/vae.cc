@@ -44,8 +44,6 @@ int64_t BandRows(int64_t floats_per_row, int64_t floats) {
   return std::max<int64_t>(1, floats / floats_per_row / kWholeBlocks) * kWholeBlocks;
 }
 
-}  // namespace
-
 // One pass through encoder or decoder: every method is a module's forward. Steps are fused, and large
 // pictures go through a residual block in bands; what a tap wants to see on the way becomes a whole tensor
 // first, and the result has the same bits.
@@ -54,7 +52,7 @@ class VaePass {
   VaePass(const Compute& compute, int64_t band_floats) : compute_(compute), band_floats_(band_floats) {}
 
   // 1 × 1, or 3 × 3 with stride 2.
-  Tensor Conv(const Vae::Conv& w, const Tensor& x, int64_t stride = 1, int64_t pad_after = 0) const {
+  Tensor Conv(const VaeWeights::Conv& w, const Tensor& x, int64_t stride = 1, int64_t pad_after = 0) const {
     const Conv2dShape shape{.in_channels = w.in,
                             .out_channels = w.out,
                             .height = x.dim(0),
@@ -68,7 +66,9 @@ class VaePass {
     return y;
   }
 
-  Tensor SameConv(const Vae::Conv3x3& w, const Tensor& x) { return RunConv(w, ShapeOf(w, x), {x.data()}); }
+  Tensor SameConv(const VaeWeights::Conv3x3& w, const Tensor& x) {
+    return RunConv(w, ShapeOf(w, x), {x.data()});
+  }
 
   Tensor Norm(const std::vector<float>& gamma, const Tensor& x) const {
     Tensor y(x.shape());
@@ -76,7 +76,7 @@ class VaePass {
     return y;
   }
 
-  void Run(const Vae::ResidualBlock& w, Tensor& x, const Tap& tap) {
+  void Run(const VaeWeights::ResidualBlock& w, Tensor& x, const Tap& tap) {
     const Tap inside = tap.Under(".");
     if (w.conv_shortcut) {
       Tensor sum = Conv(*w.conv_shortcut, x);
@@ -89,7 +89,7 @@ class VaePass {
     TapPicture(tap, "", x);
   }
 
-  void Run(const Vae::AttentionBlock& w, Tensor& x, const Tap& tap) const {
+  void Run(const VaeWeights::AttentionBlock& w, Tensor& x, const Tap& tap) const {
     compute_.cancel.ThrowIfCancelled();
     const Tap inside = tap.Under(".");
     const int64_t height = x.dim(0), width = x.dim(1), channels = x.dim(2), pixels = height * width;
@@ -114,13 +114,13 @@ class VaePass {
     TapPicture(tap, "", x);
   }
 
-  void Run(const Vae::Downsample& w, Tensor& x, const Tap& tap) const {
+  void Run(const VaeWeights::Downsample& w, Tensor& x, const Tap& tap) const {
     x = Conv(w.conv, x, 2, 1);
     TapPicture(tap, ".resample.1", x, Frames::kNone);
     TapPicture(tap, "", x);
   }
 
-  void Run(const Vae::Upsample& w, Tensor& x, const Tap& tap) {
+  void Run(const VaeWeights::Upsample& w, Tensor& x, const Tap& tap) {
     Conv3x3Shape shape = ShapeOf(w.conv, x);
     shape.upsample = true;
     x = RunConv(w.conv, shape, {x.data()});
@@ -128,14 +128,14 @@ class VaePass {
     TapPicture(tap, "", x);
   }
 
-  void Run(const Vae::MidBlock& w, Tensor& x, const Tap& tap) {
+  void Run(const VaeWeights::MidBlock& w, Tensor& x, const Tap& tap) {
     Run(w.resnet0, x, tap.Under(".resnets.0"));
     Run(w.attention, x, tap.Under(".attentions.0"));
     Run(w.resnet1, x, tap.Under(".resnets.1"));
     TapPicture(tap, "", x);
   }
 
-  void Run(const Vae::UpBlock& w, Tensor& x, const Tap& tap) {
+  void Run(const VaeWeights::UpBlock& w, Tensor& x, const Tap& tap) {
     for (size_t i = 0; i < w.resnets.size(); ++i)
       Run(w.resnets[i], x, tap.Under(".resnets.", static_cast<int64_t>(i), ""));
     if (w.upsampler) Run(*w.upsampler, x, tap.Under(".upsamplers.0"));
@@ -143,7 +143,7 @@ class VaePass {
   }
 
   // norm_out, SiLU and conv_out: the end of both encoder and decoder.
-  Tensor Head(const std::vector<float>& norm_out, const Vae::Conv3x3& conv_out, const Tensor& x,
+  Tensor Head(const std::vector<float>& norm_out, const VaeWeights::Conv3x3& conv_out, const Tensor& x,
               const Tap& tap) {
     Tensor seen;
     Tensor y = RunConv(conv_out, ShapeOf(conv_out, x), Normed(norm_out, x, tap, "norm_out", seen));
@@ -151,7 +151,7 @@ class VaePass {
     return y;
   }
 
-  Tensor Encode(const Vae::Encoder& w, const Tensor& image, const Tap& tap) {
+  Tensor Encode(const VaeWeights::Encoder& w, const Tensor& image, const Tap& tap) {
     Tensor x = SameConv(w.conv_in, image);
     TapPicture(tap, "conv_in", x);
     for (size_t i = 0; i < w.down_blocks.size(); ++i) {
@@ -163,7 +163,7 @@ class VaePass {
     return Head(w.norm_out, w.conv_out, x, tap);
   }
 
-  Tensor Decode(const Vae::Decoder& w, const Tensor& latents, const Tap& tap) {
+  Tensor Decode(const VaeWeights::Decoder& w, const Tensor& latents, const Tap& tap) {
     Tensor x = SameConv(w.conv_in, latents);
     TapPicture(tap, "conv_in", x);
     Run(w.mid_block, x, tap.Under("mid_block"));
@@ -175,11 +175,11 @@ class VaePass {
   }
 
  private:
-  static Conv3x3Shape ShapeOf(const Vae::Conv3x3& w, const Tensor& x) {
+  static Conv3x3Shape ShapeOf(const VaeWeights::Conv3x3& w, const Tensor& x) {
     return {.in_channels = w.in, .out_channels = w.out, .height = x.dim(0), .width = x.dim(1)};
   }
 
-  Tensor RunConv(const Vae::Conv3x3& w, const Conv3x3Shape& shape, const Conv3x3Input& input) {
+  Tensor RunConv(const VaeWeights::Conv3x3& w, const Conv3x3Shape& shape, const Conv3x3Input& input) {
     filter1_.Set(w.weight, w.in, shape.upsample, compute_.pool);
     Tensor y({shape.out_height(), shape.out_width(), w.out});
     Conv3x3(shape, filter1_, input, {.bias = w.bias.data(), .y = y.data(), .row_end = y.dim(0)},
@@ -199,7 +199,7 @@ class VaePass {
 
   // sum += conv2(SiLU(norm2(conv1(SiLU(norm1(x)))))). `sum` may be `x`: conv1 is a tile ahead of conv2, so it
   // has no more use for the rows that conv2 adds to.
-  void AddResidual(const Vae::ResidualBlock& w, const Tensor& x, Tensor& sum, const Tap& tap) {
+  void AddResidual(const VaeWeights::ResidualBlock& w, const Tensor& x, Tensor& sum, const Tap& tap) {
     constexpr int64_t kTile = 4;  // rows that conv1 is ahead: conv2 needs one of them
     filter1_.Set(w.conv1.weight, w.conv1.in, false, compute_.pool);
     filter2_.Set(w.conv2.weight, w.conv2.in, false, compute_.pool);
@@ -256,16 +256,29 @@ class VaePass {
   Tensor memory_;
 };
 
+}  // namespace
+
+Vae::Vae(WeightStore store)
+    : config_(ReadVaeConfig(store)), store_(std::move(store)), weights_(config_, store_) {}
+
+void Vae::ReleasePages() const {
+  if (twin_) twin_->Release();
+  store_.ReleasePages();
+}
+
 Tensor Vae::DecodeTile(const Tensor& latents, const Compute& compute, const Tap& tap) const {
+  if (twin_) return twin_->Decode(latents, compute, tap);
   VaePass pass(compute, band_floats_);
-  Tensor z = pass.Conv(post_quant_conv_, ChannelsLast(latents));
+  Tensor z = pass.Conv(weights_.post_quant_conv, ChannelsLast(latents));
   TapPicture(tap, "post_quant_conv", z);
-  return ChannelsFirst(pass.Decode(decoder_, z, tap.Under("decoder.")), Frames::kNone);
+  return ChannelsFirst(pass.Decode(weights_.decoder, z, tap.Under("decoder.")), Frames::kNone);
 }
 
 Tensor Vae::EncodeTile(const Tensor& image, const Compute& compute, const Tap& tap) const {
+  if (twin_) return twin_->Encode(image, compute, tap);
   VaePass pass(compute, band_floats_);
-  Tensor moments = pass.Conv(quant_conv_, pass.Encode(encoder_, ChannelsLast(image), tap.Under("encoder.")));
+  Tensor moments = pass.Conv(weights_.quant_conv,
+                             pass.Encode(weights_.encoder, ChannelsLast(image), tap.Under("encoder.")));
   TapPicture(tap, "quant_conv", moments);
   return ChannelsFirst(moments, Frames::kOne);
 }

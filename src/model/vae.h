@@ -41,28 +41,8 @@ struct VaeTiling {
   int64_t stride = 192;
 };
 
-class Vae {
- public:
-  explicit Vae(WeightStore store);
-
-  const VaeConfig& config() const { return config_; }
-  const WeightStore& store() const { return store_; }
-
-  // What lies between the two convolutions of a residual block is made and used in bands of rows of about
-  // this many floats. The result does not depend on it.
-  void set_band_floats(int64_t floats) { band_floats_ = floats; }
-
-  // Latents [1, z_dim, 1, h, w] (already × std + mean) → picture [1, 3, 8h, 8w] in [−1, 1].
-  Tensor Decode(const Tensor& latents, const Compute& compute, const Tap& tap = {}) const;
-  // The same tile by tile: little memory for large pictures. Not clamped, as in diffusers.
-  Tensor DecodeTiled(const Tensor& latents, const VaeTiling& tiling, const Compute& compute) const;
-
-  // Picture [1, 3, h, w] in [−1, 1] → the posterior's moments [1, 2 · z_dim, 1, h / 8, w / 8]: means, then
-  // log-variances.
-  Tensor Encode(const Tensor& image, const Compute& compute, const Tap& tap = {}) const;
-  Tensor EncodeTiled(const Tensor& image, const VaeTiling& tiling, const Compute& compute) const;
-
- private:
+// The weights: small ones as floats, large ones where they lie.
+struct VaeWeights {
   struct Conv {
     int64_t in = 0, out = 0, kernel = 0;
     std::vector<float> weight;  // [out, kernel, kernel, in]
@@ -113,19 +93,60 @@ class Vae {
     std::vector<float> norm_out;
     Conv3x3 conv_out;
   };
+
+  // Throws Error kBadInput that lists all that is missing or does not fit.
+  VaeWeights(const VaeConfig& config, WeightStore& store);
+
+  Encoder encoder;
+  Conv quant_conv, post_quant_conv;
+  Decoder decoder;
+};
+
+class Vae {
+ public:
+  explicit Vae(WeightStore store);
+
+  const VaeConfig& config() const { return config_; }
+  const WeightStore& store() const { return store_; }
+
+  // What lies between the two convolutions of a residual block is made and used in bands of rows of about
+  // this many floats. The result does not depend on it.
+  void set_band_floats(int64_t floats) { band_floats_ = floats; }
+
+  // Latents [1, z_dim, 1, h, w] (already × std + mean) → picture [1, 3, 8h, 8w] in [−1, 1].
+  Tensor Decode(const Tensor& latents, const Compute& compute, const Tap& tap = {}) const;
+  // The same tile by tile: little memory for large pictures. Not clamped, as in diffusers.
+  Tensor DecodeTiled(const Tensor& latents, const VaeTiling& tiling, const Compute& compute) const;
+
+  // Picture [1, 3, h, w] in [−1, 1] → the posterior's moments [1, 2 · z_dim, 1, h / 8, w / 8]: means, then
+  // log-variances.
+  Tensor Encode(const Tensor& image, const Compute& compute, const Tap& tap = {}) const;
+  Tensor EncodeTiled(const Tensor& image, const VaeTiling& tiling, const Compute& compute) const;
+
+  // The passes on another device; see UseTwin.
+  class Twin {
+   public:
+    virtual ~Twin() = default;
+    // What Decode and Encode return, but not clamped; of the whole picture, or of one tile.
+    virtual Tensor Decode(const Tensor& latents, const Compute& compute, const Tap& tap) const = 0;
+    virtual Tensor Encode(const Tensor& image, const Compute& compute, const Tap& tap) const = 0;
+    virtual void Release() const = 0;  // the device's copy of the weights
+  };
+  // From now on the passes run on the twin, which refers to this object: it stays where it is.
+  void UseTwin(std::unique_ptr<const Twin> twin) { twin_ = std::move(twin); }
+  const VaeWeights& weights() const { return weights_; }
+  void ReleasePages() const;  // see MappedFile; also the twin's copy
+
+ private:
   // Without clamping: the whole picture, or one tile of it.
   Tensor DecodeTile(const Tensor& latents, const Compute& compute, const Tap& tap) const;
   Tensor EncodeTile(const Tensor& image, const Compute& compute, const Tap& tap) const;
 
-  friend class VaeBinder;  // vae_weights.cc
-  friend class VaePass;    // vae.cc
-
   VaeConfig config_;
   WeightStore store_;
   int64_t band_floats_ = 8 << 20;
-  Encoder encoder_;
-  Conv quant_conv_, post_quant_conv_;
-  Decoder decoder_;
+  VaeWeights weights_;
+  std::unique_ptr<const Twin> twin_;
 };
 
 }  // namespace qwen_image

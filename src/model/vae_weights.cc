@@ -77,53 +77,55 @@ VaeConfig ReadVaeConfig(const WeightStore& store) {
   return c;
 }
 
+namespace {
+
 // Takes the VAE's weights out of the store; each method is the table of one module.
 class VaeBinder {
  public:
   VaeBinder(const VaeConfig& config, WeightStore& store) : config_(config), store_(store), binder_(store) {}
 
   // A causal 3-D convolution: of its temporal slices only the last one sees the single frame.
-  Vae::Conv CausalConv(const std::string& name, int64_t out, int64_t in, int64_t kernel) {
+  VaeWeights::Conv CausalConv(const std::string& name, int64_t out, int64_t in, int64_t kernel) {
     return BindConv(name, {out, in, kernel, kernel, kernel}, kernel);
   }
-  Vae::Conv PlaneConv(const std::string& name, int64_t out, int64_t in, int64_t kernel) {
+  VaeWeights::Conv PlaneConv(const std::string& name, int64_t out, int64_t in, int64_t kernel) {
     return BindConv(name, {out, in, kernel, kernel}, 1);
   }
-  Vae::Conv3x3 CausalConv3x3(const std::string& name, int64_t out, int64_t in) {
+  VaeWeights::Conv3x3 CausalConv3x3(const std::string& name, int64_t out, int64_t in) {
     return BindConv3x3(name, {out, in, 3, 3, 3});
   }
-  Vae::Conv3x3 PlaneConv3x3(const std::string& name, int64_t out, int64_t in) {
+  VaeWeights::Conv3x3 PlaneConv3x3(const std::string& name, int64_t out, int64_t in) {
     return BindConv3x3(name, {out, in, 3, 3});
   }
   std::vector<float> Gamma(const std::string& name, int64_t channels) {
     return binder_.Floats(name + ".gamma", {channels, 1, 1, 1});
   }
 
-  Vae::ResidualBlock ResidualBlock(const std::string& name, int64_t in, int64_t out) {
-    Vae::ResidualBlock block{.norm1 = Gamma(name + ".norm1", in),
-                             .norm2 = Gamma(name + ".norm2", out),
-                             .conv1 = CausalConv3x3(name + ".conv1", out, in),
-                             .conv2 = CausalConv3x3(name + ".conv2", out, out),
-                             .conv_shortcut = {}};
+  VaeWeights::ResidualBlock ResidualBlock(const std::string& name, int64_t in, int64_t out) {
+    VaeWeights::ResidualBlock block{.norm1 = Gamma(name + ".norm1", in),
+                                    .norm2 = Gamma(name + ".norm2", out),
+                                    .conv1 = CausalConv3x3(name + ".conv1", out, in),
+                                    .conv2 = CausalConv3x3(name + ".conv2", out, out),
+                                    .conv_shortcut = {}};
     if (in != out) block.conv_shortcut = CausalConv(name + ".conv_shortcut", out, in, 1);
     return block;
   }
 
-  Vae::AttentionBlock AttentionBlock(const std::string& name, int64_t channels) {
+  VaeWeights::AttentionBlock AttentionBlock(const std::string& name, int64_t channels) {
     return {.norm = binder_.Floats(name + ".norm.gamma", {channels, 1, 1}),
             .to_qkv = PlaneConv(name + ".to_qkv", 3 * channels, channels, 1),
             .proj = PlaneConv(name + ".proj", channels, channels, 1)};
   }
 
-  Vae::MidBlock MidBlock(const std::string& name, int64_t channels) {
+  VaeWeights::MidBlock MidBlock(const std::string& name, int64_t channels) {
     return {.resnet0 = ResidualBlock(name + ".resnets.0", channels, channels),
             .attention = AttentionBlock(name + ".attentions.0", channels),
             .resnet1 = ResidualBlock(name + ".resnets.1", channels, channels)};
   }
 
-  Vae::Encoder Encoder() {
+  VaeWeights::Encoder Encoder() {
     const std::vector<int64_t>& mult = config_.dim_mult;
-    Vae::Encoder encoder;
+    VaeWeights::Encoder encoder;
     encoder.conv_in = CausalConv3x3("encoder.conv_in", config_.base_dim, config_.input_channels);
     int64_t width = config_.base_dim, index = 0;
     double scale = 1.0;
@@ -138,7 +140,7 @@ class VaeBinder {
       }
       if (level + 1 == mult.size()) break;
       encoder.down_blocks.emplace_back(
-          Vae::Downsample{PlaneConv(next_name() + ".resample.1", width, width, 3)});
+          VaeWeights::Downsample{PlaneConv(next_name() + ".resample.1", width, width, 3)});
       scale /= 2.0;
     }
     encoder.mid_block = MidBlock("encoder.mid_block", width);
@@ -147,22 +149,23 @@ class VaeBinder {
     return encoder;
   }
 
-  Vae::Decoder Decoder() {
+  VaeWeights::Decoder Decoder() {
     const std::vector<int64_t> mult(config_.dim_mult.rbegin(), config_.dim_mult.rend());
     int64_t width = config_.base_dim * mult.front();
-    Vae::Decoder decoder;
+    VaeWeights::Decoder decoder;
     decoder.conv_in = CausalConv3x3("decoder.conv_in", width, config_.z_dim);
     decoder.mid_block = MidBlock("decoder.mid_block", width);
     for (size_t level = 0; level < mult.size(); ++level) {
       const std::string name = fmt::format("decoder.up_blocks.{}", level);
       const int64_t out = config_.base_dim * mult[level];
-      Vae::UpBlock block;
+      VaeWeights::UpBlock block;
       for (int64_t i = 0; i <= config_.num_res_blocks; ++i) {
         block.resnets.push_back(ResidualBlock(fmt::format("{}.resnets.{}", name, i), width, out));
         width = out;
       }
       if (level + 1 < mult.size()) {
-        block.upsampler = Vae::Upsample{PlaneConv3x3(name + ".upsamplers.0.resample.1", width / 2, width)};
+        block.upsampler =
+            VaeWeights::Upsample{PlaneConv3x3(name + ".upsamplers.0.resample.1", width / 2, width)};
         width /= 2;
       }
       decoder.up_blocks.push_back(std::move(block));
@@ -179,9 +182,9 @@ class VaeBinder {
 
  private:
   // Keeps the last of `slices` temporal slices and turns [out, in, k, k] into [out, k, k, in].
-  Vae::Conv BindConv(const std::string& name, const Shape& shape, int64_t slices) {
+  VaeWeights::Conv BindConv(const std::string& name, const Shape& shape, int64_t slices) {
     const int64_t out = shape[0], in = shape[1], kernel = shape.back(), area = kernel * kernel;
-    Vae::Conv conv{
+    VaeWeights::Conv conv{
         .in = in, .out = out, .kernel = kernel, .weight = {}, .bias = binder_.Floats(name + ".bias", {out})};
     const std::vector<float> all = binder_.Floats(name + ".weight", shape);
     if (all.empty()) return conv;  // missing: Finish() will say so
@@ -197,12 +200,12 @@ class VaeBinder {
   }
 
   // Leaves plain numbers in the file; whatever else there is becomes floats.
-  Vae::Conv3x3 BindConv3x3(const std::string& name, const Shape& shape) {
-    Vae::Conv3x3 conv{.in = shape[1],
-                      .out = shape[0],
-                      .weight = {},
-                      .bias = binder_.Floats(name + ".bias", {shape[0]}),
-                      .converted = {}};
+  VaeWeights::Conv3x3 BindConv3x3(const std::string& name, const Shape& shape) {
+    VaeWeights::Conv3x3 conv{.in = shape[1],
+                             .out = shape[0],
+                             .weight = {},
+                             .bias = binder_.Floats(name + ".bias", {shape[0]}),
+                             .converted = {}};
     const WeightTensor* stored = store_.Find(name + ".weight");
     if (!stored || (!stored->quantized() && !stored->channels_last())) {
       conv.weight = binder_.Matrix(name + ".weight", shape);
@@ -218,12 +221,14 @@ class VaeBinder {
   WeightBinder binder_;
 };
 
-Vae::Vae(WeightStore store) : config_(ReadVaeConfig(store)), store_(std::move(store)) {
-  VaeBinder binder(config_, store_);
-  encoder_ = binder.Encoder();
-  quant_conv_ = binder.CausalConv("quant_conv", 2 * config_.z_dim, 2 * config_.z_dim, 1);
-  post_quant_conv_ = binder.CausalConv("post_quant_conv", config_.z_dim, config_.z_dim, 1);
-  decoder_ = binder.Decoder();
+}  // namespace
+
+VaeWeights::VaeWeights(const VaeConfig& config, WeightStore& store) {
+  VaeBinder binder(config, store);
+  encoder = binder.Encoder();
+  quant_conv = binder.CausalConv("quant_conv", 2 * config.z_dim, 2 * config.z_dim, 1);
+  post_quant_conv = binder.CausalConv("post_quant_conv", config.z_dim, config.z_dim, 1);
+  decoder = binder.Decoder();
   binder.Finish();
 }
 

@@ -8,8 +8,6 @@
 namespace qwen_image {
 namespace {
 
-constexpr float kNormEps = 1e-6f;  // of every norm in Qwen2_5_VisionTransformer, whatever the config says
-
 // Copies groups of `size` floats: to the place i the one at order[i], or the other way round.
 void Gather(const float* from, const std::vector<int64_t>& order, int64_t size, float* to) {
   for (size_t i = 0; i < order.size(); ++i)
@@ -21,14 +19,6 @@ void Scatter(const float* from, const std::vector<int64_t>& order, int64_t size,
 }
 
 }  // namespace
-
-// Patches that look at each other are neighbours: pictures and their frames one after the other, in them
-// windows, in those merged tokens row by row, each with its merge_unit patches.
-struct VisionEncoder::Layout {
-  std::vector<int64_t> order;                    // [tokens] which token of the input is at this place
-  std::vector<int64_t> window_ends, frame_ends;  // in patches; windows at the right and below are smaller
-  Tensor cos, sin;                               // [patches, head_dim / 2]
-};
 
 // What a block computes, in one piece of memory for both of its halves.
 struct VisionEncoder::Buffers {
@@ -49,85 +39,14 @@ struct VisionEncoder::Buffers {
   Tensor normed, out;
 };
 
-VisionEncoder::VisionEncoder(WeightStore store, Precision precision) : store_(std::move(store)) {
-  if (store_.tensors().empty()) {
-    Fail(ErrorKind::kBadInput,
-         "the text encoder {} has no vision tower (model.visual.*), which editing needs; GGUF text encoders "
-         "come without; give one with --vision-encoder FILE",
-         store_.path().string());
-  }
-  config_ = ReadVisionEncoderConfig(store_);
-  Bind(precision);
-}
+VisionEncoder::VisionEncoder(WeightStore store, Precision precision)
+    : config_(ReadVisionEncoderConfig(store)),
+      store_(std::move(store)),
+      weights_(config_, store_, precision) {}
 
-// As torch has it, [hidden_size, in_channels, temporal_patch_size, patch_size, patch_size]; llama.cpp's files
-// hold a tensor for each of the frames.
-std::vector<float> VisionEncoder::BindPatchEmbed(WeightBinder& binder) const {
-  const VisionEncoderConfig& c = config_;
-  const std::string name = "model.visual.patch_embed.proj.";
-  if (!store_.Find(name + "0.weight")) {
-    return binder.Floats(name + "weight",
-                         {c.hidden_size, c.in_channels, c.temporal_patch_size, c.patch_size, c.patch_size});
-  }
-  std::vector<std::vector<float>> frames;
-  for (int64_t t = 0; t < c.temporal_patch_size; ++t) {
-    frames.push_back(binder.Floats(fmt::format("{}{}.weight", name, t),
-                                   {c.hidden_size, c.in_channels, c.patch_size, c.patch_size}));
-  }
-  const auto is_there = [](const std::vector<float>& frame) { return !frame.empty(); };
-  if (!std::all_of(frames.begin(), frames.end(), is_there)) return {};  // Finish() says why
-  std::vector<float> joined;
-  joined.reserve(static_cast<size_t>(c.hidden_size * c.patch_values()));
-  const int64_t area = c.patch_size * c.patch_size;
-  for (int64_t row = 0; row < c.hidden_size * c.in_channels; ++row) {
-    for (const std::vector<float>& frame : frames)
-      joined.insert(joined.end(), frame.begin() + row * area, frame.begin() + (row + 1) * area);
-  }
-  return joined;
-}
-
-VisionEncoder::SelfAttention VisionEncoder::BindAttention(WeightBinder& binder, const std::string& name,
-                                                          Precision precision) const {
-  const int64_t hidden = config_.hidden_size;
-  const auto linear = [&](const char* part, int64_t out) {
-    return BindLinear(binder, name + part, out, hidden, Bias::kYes, precision);
-  };
-  SelfAttention attn;
-  if (store_.Find(name + "q.weight")) {
-    for (const char* part : {"q", "k", "v"}) attn.qkv.push_back(linear(part, hidden));
-  } else {
-    attn.qkv.push_back(linear("qkv", 3 * hidden));
-  }
-  attn.proj = linear("proj", hidden);
-  return attn;
-}
-
-void VisionEncoder::Bind(Precision precision) {
-  const int64_t hidden = config_.hidden_size, intermediate = config_.intermediate_size;
-  const int64_t merged = hidden * config_.merge_unit();
-
-  WeightBinder binder(store_);
-  const auto linear = [&](const std::string& name, int64_t out, int64_t in) {
-    return BindLinear(binder, name, out, in, Bias::kYes, precision);
-  };
-  patch_embed_proj_ = BindPatchEmbed(binder);
-  for (int64_t i = 0; i < config_.depth; ++i) {
-    const std::string block = fmt::format("model.visual.blocks.{}.", i);
-    const auto& full = config_.fullatt_block_indexes;
-    blocks_.push_back({
-        .norm1 = binder.Floats(block + "norm1.weight", {hidden}),
-        .attn = BindAttention(binder, block + "attn.", precision),
-        .norm2 = binder.Floats(block + "norm2.weight", {hidden}),
-        .mlp = {.gate_proj = linear(block + "mlp.gate_proj", intermediate, hidden),
-                .up_proj = linear(block + "mlp.up_proj", intermediate, hidden),
-                .down_proj = linear(block + "mlp.down_proj", hidden, intermediate)},
-        .full_attention = std::find(full.begin(), full.end(), i) != full.end(),
-    });
-  }
-  merger_ = {.ln_q = binder.Floats("model.visual.merger.ln_q.weight", {hidden}),
-             .mlp_0 = linear("model.visual.merger.mlp.0", merged, merged),
-             .mlp_2 = linear("model.visual.merger.mlp.2", config_.out_hidden_size, merged)};
-  binder.Finish();
+void VisionEncoder::ReleasePages() const {
+  if (twin_) twin_->Release();
+  store_.ReleasePages();
 }
 
 VisionEncoder::Layout VisionEncoder::MakeLayout(std::span<const ImageGrid> grids) const {
@@ -226,13 +145,13 @@ void VisionEncoder::RunMlp(const Mlp& w, Buffers& b, ThreadPool& pool, const Tap
 void VisionEncoder::RunBlock(const Block& w, Tensor& hidden_states, const Layout& layout, Buffers& b,
                              ThreadPool& pool, const Tap& tap) const {
   const int64_t patches = hidden_states.dim(0), hidden = config_.hidden_size;
-  RmsNorm(hidden_states.data(), patches, hidden, w.norm1.data(), kNormEps, b.normed.data(), pool);
+  RmsNorm(hidden_states.data(), patches, hidden, w.norm1.data(), kVisionEncoderEps, b.normed.data(), pool);
   tap("norm1", b.normed);
   RunAttention(w, layout, b, pool, tap.Under("attn."));
   tap("attn", b.out);
   Add(hidden_states.data(), b.out.data(), b.out.size(), hidden_states.data(), pool);
 
-  RmsNorm(hidden_states.data(), patches, hidden, w.norm2.data(), kNormEps, b.normed.data(), pool);
+  RmsNorm(hidden_states.data(), patches, hidden, w.norm2.data(), kVisionEncoderEps, b.normed.data(), pool);
   tap("norm2", b.normed);
   RunMlp(w.mlp, b, pool, tap.Under("mlp."));
   tap("mlp", b.out);
@@ -241,15 +160,15 @@ void VisionEncoder::RunBlock(const Block& w, Tensor& hidden_states, const Layout
 
 Tensor VisionEncoder::RunMerger(Tensor& hidden_states, ThreadPool& pool, const Tap& tap) const {
   const int64_t patches = hidden_states.dim(0), tokens = patches / config_.merge_unit();
-  RmsNorm(hidden_states.data(), patches, config_.hidden_size, merger_.ln_q.data(), kNormEps,
+  RmsNorm(hidden_states.data(), patches, config_.hidden_size, weights_.merger.ln_q.data(), kVisionEncoderEps,
           hidden_states.data(), pool);
   tap("ln_q", hidden_states);
   Tensor hidden({tokens, config_.hidden_size * config_.merge_unit()});
-  merger_.mlp_0(hidden_states.data(), tokens, hidden.data(), pool);
+  weights_.merger.mlp_0(hidden_states.data(), tokens, hidden.data(), pool);
   tap("mlp.0", hidden);
   Gelu(hidden.data(), hidden.size(), hidden.data(), pool);
   Tensor merged({tokens, config_.out_hidden_size});
-  merger_.mlp_2(hidden.data(), tokens, merged.data(), pool);
+  weights_.merger.mlp_2(hidden.data(), tokens, merged.data(), pool);
   tap("mlp.2", merged);
   return merged;
 }
@@ -280,19 +199,23 @@ Tensor VisionEncoder::Encode(const Tensor& pixel_values, std::span<const ImageGr
   const Tap visual = tap.Under("model.visual.");
   const int64_t patches = pixel_values.dim(0), hidden = config_.hidden_size;
   const Layout layout = MakeLayout(grids);
+  if (twin_) return twin_->Encode(pixel_values, layout, compute, tap);
   Buffers buffers(config_, patches);
   Tensor hidden_states({patches, hidden});
 
-  const WeightMatrix proj{
-      .data = patch_embed_proj_.data(), .dtype = DType::kF32, .rows = hidden, .cols = config_.patch_values()};
+  const WeightMatrix proj{.data = weights_.patch_embed_proj.data(),
+                          .dtype = DType::kF32,
+                          .rows = hidden,
+                          .cols = config_.patch_values()};
   MatMul(pixel_values.data(), patches, proj, nullptr, buffers.out.data(), compute.pool);
   visual("patch_embed", buffers.out);
   Gather(buffers.out.data(), layout.order, config_.merge_unit() * hidden, hidden_states.data());
 
-  for (size_t i = 0; i < blocks_.size(); ++i) {
-    compute.Continue(i, blocks_.size());
+  for (size_t i = 0; i < weights_.blocks.size(); ++i) {
+    compute.Continue(i, weights_.blocks.size());
     const auto index = static_cast<int64_t>(i);
-    RunBlock(blocks_[i], hidden_states, layout, buffers, compute.pool, visual.Under("blocks.", index, "."));
+    RunBlock(weights_.blocks[i], hidden_states, layout, buffers, compute.pool,
+             visual.Under("blocks.", index, "."));
     visual.Under("blocks.", index, "")("", hidden_states);
   }
 

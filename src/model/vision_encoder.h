@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <string_view>
 #include <vector>
@@ -39,20 +40,10 @@ struct VisionEncoderConfig {
 // llama.cpp's mmproj file, or as in Qwen2.5-VL. Throws Error kBadInput.
 VisionEncoderConfig ReadVisionEncoderConfig(const WeightStore& store);
 
-class VisionEncoder {
- public:
-  // `store` is one of Component::kVisionEncoder: of a text encoder with a vision tower, or of a tower alone.
-  explicit VisionEncoder(WeightStore store, Precision precision = Precision::kExact);
+inline constexpr float kVisionEncoderEps = 1e-6f;  // of every norm, whatever the config says
 
-  const VisionEncoderConfig& config() const { return config_; }
-  const WeightStore& store() const { return store_; }
-
-  // The embeddings of all pictures, one after the other, each in raster order: [tokens, out_hidden_size].
-  // Throws Error kUsage if a grid does not split into merged tokens or is not what pixel_values holds.
-  Tensor Encode(const Tensor& pixel_values /*[patches, patch_values]*/, std::span<const ImageGrid> grids,
-                const Compute& compute, const Tap& tap = {}) const;
-
- private:
+// The weights where they lie, under transformers' names.
+struct VisionEncoderWeights {
   struct SelfAttention {
     std::vector<Linear> qkv;  // one; or three, where a file splits it
     Linear proj;
@@ -71,12 +62,55 @@ class VisionEncoder {
     std::vector<float> ln_q;
     Linear mlp_0, mlp_2;
   };
-  struct Layout;  // of the patches in windows
+
+  // Throws Error kBadInput that lists all that is missing or does not fit.
+  VisionEncoderWeights(const VisionEncoderConfig& config, WeightStore& store, Precision precision);
+
+  std::vector<float> patch_embed_proj;  // [hidden_size, patch_values]
+  std::vector<Block> blocks;
+  Merger merger;
+};
+
+class VisionEncoder {
+ public:
+  // `store` is one of Component::kVisionEncoder: of a text encoder with a vision tower, or of a tower alone.
+  explicit VisionEncoder(WeightStore store, Precision precision = Precision::kExact);
+
+  const VisionEncoderConfig& config() const { return config_; }
+  const WeightStore& store() const { return store_; }
+
+  // The embeddings of all pictures, one after the other, each in raster order: [tokens, out_hidden_size].
+  // Throws Error kUsage if a grid does not split into merged tokens or is not what pixel_values holds.
+  Tensor Encode(const Tensor& pixel_values /*[patches, patch_values]*/, std::span<const ImageGrid> grids,
+                const Compute& compute, const Tap& tap = {}) const;
+
+  // Patches that look at each other are neighbours: pictures and their frames one after the other, in them
+  // windows, in those merged tokens row by row, each with its merge_unit patches.
+  struct Layout {
+    std::vector<int64_t> order;                    // [tokens] which token of the input is at this place
+    std::vector<int64_t> window_ends, frame_ends;  // in patches; windows at the right and below are smaller
+    Tensor cos, sin;                               // [patches, head_dim / 2]
+  };
+  // The same work on another device; see UseTwin.
+  class Twin {
+   public:
+    virtual ~Twin() = default;
+    // What Encode returns.
+    virtual Tensor Encode(const Tensor& pixel_values, const Layout& layout, const Compute& compute,
+                          const Tap& tap) const = 0;
+    virtual void Release() const = 0;  // the device's copy of the weights
+  };
+  // From now on pictures are encoded by the twin, which refers to this object: it stays where it is.
+  void UseTwin(std::unique_ptr<const Twin> twin) { twin_ = std::move(twin); }
+  const VisionEncoderWeights& weights() const { return weights_; }
+  void ReleasePages() const;  // see MappedFile; also the twin's copy
+
+ private:
+  using SelfAttention = VisionEncoderWeights::SelfAttention;
+  using Mlp = VisionEncoderWeights::Mlp;
+  using Block = VisionEncoderWeights::Block;
   struct Buffers;
 
-  void Bind(Precision precision);
-  std::vector<float> BindPatchEmbed(WeightBinder& binder) const;
-  SelfAttention BindAttention(WeightBinder& binder, const std::string& name, Precision precision) const;
   Layout MakeLayout(std::span<const ImageGrid> grids) const;
   void CheckInput(const Tensor& pixel_values, std::span<const ImageGrid> grids) const;
   // They read buffers.normed and write buffers.out.
@@ -89,9 +123,8 @@ class VisionEncoder {
 
   VisionEncoderConfig config_;
   WeightStore store_;
-  std::vector<float> patch_embed_proj_;  // [hidden_size, patch_values]
-  std::vector<Block> blocks_;
-  Merger merger_;
+  VisionEncoderWeights weights_;
+  std::unique_ptr<const Twin> twin_;
 };
 
 }  // namespace qwen_image

@@ -63,6 +63,12 @@ void ReadConfig(const ConfigReader& config, VisionEncoderConfig& c) {
 }  // namespace
 
 VisionEncoderConfig ReadVisionEncoderConfig(const WeightStore& store) {
+  if (store.tensors().empty()) {
+    Fail(ErrorKind::kBadInput,
+         "the text encoder {} has no vision tower (model.visual.*), which editing needs; GGUF text encoders "
+         "come without; give one with --vision-encoder FILE",
+         store.path().string());
+  }
   VisionEncoderConfig c = ConfigOfTensors(store);
   std::string where = store.path().string();
   const bool told = store.config().is_object() && store.config().contains("vision_config");

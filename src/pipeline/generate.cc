@@ -132,7 +132,7 @@ Picture Pipeline::Generate(const GenerateRequest& request, const GenerateHooks& 
   TorchGenerator generator(request.seed);
   if (source || !images.empty()) report(Progress::Stage::kEncodePictures, 0);
   const PictureLatents pictures = EncodePictures(model, run, images, source, generator);
-  model.vae.store().ReleasePages();
+  model.vae.ReleasePages();
   picture.seconds.encode_pictures = pictures_watch.Seconds();
 
   // 4. Draw the noise, 5. lay out the noise levels; or take up what an earlier run left.
@@ -178,7 +178,7 @@ Picture Pipeline::Generate(const GenerateRequest& request, const GenerateHooks& 
   Tensor vae_latents = UnpackLatents(latents, model.vae.config().z_dim, settings.grid);
   DenormalizeLatents(model.vae.config(), vae_latents);
   RgbImage drawn = ToRgb(model, DecodePicture(model, run, std::move(vae_latents)));
-  model.vae.store().ReleasePages();
+  model.vae.ReleasePages();
 
   // 8. Bring the result to the size of what it was made from, and lay it over that.
   FinishPicture(request, settings, source, images, std::move(drawn), model.pool, picture);

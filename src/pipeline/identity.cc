@@ -60,7 +60,7 @@ namespace {
 
 // A new setting of a model that changes its numbers (a precision, …) belongs into this line.
 std::string ComputedIdentity(const Pipeline::Impl& model, const WeightStore& store) {
-  return Sha256(fmt::format("{} {} {}", EngineIdentity(),
+  return Sha256(fmt::format("{} {} {} {}", EngineIdentity(), NameOf(model.device),
                             model.precision == Precision::kFast ? "fast" : "exact", IdentityOf(store)));
 }
 

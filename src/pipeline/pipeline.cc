@@ -20,6 +20,7 @@ EditModel EditModelOf(const ModelParts& parts, const Transformer& transformer, c
 Pipeline::Impl::Impl(const ModelParts& parts, const ModelFiles& files, const PipelineOptions& options)
     : check_memory(options.check_memory),
       precision(options.precision),
+      device(ResolveDevice(options.device)),
       own_defaults(ReadModelDefaults(parts.root)),
       scheduler(parts.scheduler.empty() ? OfficialScheduler() : ReadSchedulerConfig(parts.scheduler)),
       tokenizer(parts.tokenizer),
@@ -37,10 +38,19 @@ Pipeline::Impl::Impl(const ModelParts& parts, const ModelFiles& files, const Pip
   // A copy that has lost its marker was named by its user.
   if (edit.variant.name == "edit-2511") transformer.UseZeroCondT();
   UseLightning(transformer.loras().applied(), scheduler, defaults);
+  const DeviceChoice choice = device_choice();
+  PlaceOnDevice(text_encoder, choice);
+  PlaceOnDevice(transformer, choice);
+  PlaceOnDevice(vae, choice);
   // Opening reads small tensors here and there; the pages around them are not needed before their stage.
   ReleaseEncoderPages();
   transformer.ReleasePages();
-  vae.store().ReleasePages();
+  vae.ReleasePages();
+}
+
+DeviceChoice Pipeline::Impl::device_choice() const {
+  return {device, precision,
+          text_encoder.store().total_bytes() + transformer.total_bytes() + vae.store().total_bytes()};
 }
 
 const VisionEncoder& Pipeline::Impl::vision_encoder() const {
@@ -49,14 +59,15 @@ const VisionEncoder& Pipeline::Impl::vision_encoder() const {
     VisionEncoder opened(WeightStore(vision_encoder_path, Component::kVisionEncoder), precision);
     CheckVisionFits(opened, text_encoder.config());
     opened_vision_encoder.emplace(std::move(opened));
+    PlaceOnDevice(*opened_vision_encoder, device_choice());
   }
   return *opened_vision_encoder;
 }
 
 void Pipeline::Impl::ReleaseEncoderPages() const {
-  text_encoder.store().ReleasePages();
+  text_encoder.ReleasePages();
   const std::lock_guard lock(vision_encoder_mutex);
-  if (opened_vision_encoder) opened_vision_encoder->store().ReleasePages();
+  if (opened_vision_encoder) opened_vision_encoder->ReleasePages();
 }
 
 Pipeline::Pipeline(const ModelFiles& model, const PipelineOptions& options) {

@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "core/threads.h"
+#include "mlx/devices.h"
 #include "model/image_processor.h"
 #include "model/scheduler.h"
 #include "model/text_encoder.h"
@@ -29,11 +30,13 @@ struct Pipeline::Impl {
   }
   // Opened when first asked for: only edits need it. Throws Error kBadInput if the model has none.
   const VisionEncoder& vision_encoder() const;
+  DeviceChoice device_choice() const;
   // Of the text encoder and the vision encoder, which work in the same stage.
   void ReleaseEncoderPages() const;
 
   bool check_memory;
   Precision precision;
+  Device device;               // never kAuto
   ModelDefaults own_defaults;  // of the model's folder
   SchedulerConfig scheduler;
   Tokenizer tokenizer;

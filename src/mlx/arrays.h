@@ -1,0 +1,52 @@
+// Between the host's tensors and MLX's arrays: copies, checkpoints, errors. Arrays are lazy: nothing is
+// computed before somebody evaluates it, which here only a block's end, a checkpoint and a result do.
+#pragma once
+
+#include <mlx/mlx.h>
+
+#include <string_view>
+
+#include "core/checkpoint.h"
+#include "core/fail.h"
+#include "core/tensor.h"
+
+namespace qwen_image::on_mlx {
+
+namespace mx = mlx::core;
+using mx::array;
+
+mx::Shape ShapeOf(const Shape& shape);
+Shape ShapeOf(const array& x);
+
+// Copies.
+array ToDevice(const float* data, const Shape& shape);
+inline array ToDevice(const Tensor& x) { return ToDevice(x.data(), x.shape()); }
+inline array ToDevice(const std::vector<float>& x) {
+  return ToDevice(x.data(), {static_cast<int64_t>(x.size())});
+}
+// Evaluates. A transposed or broadcast view is written out first, so that its values come in the order of its
+// shape whatever its strides are.
+Tensor ToHost(const array& x);
+
+// Shows `x` to the tap and takes back what the listener may have changed. `shape` is the checkpoint's, where
+// it is not that of `x`; the result keeps the type of `x`.
+void TapArray(const Tap& tap, std::string_view name, array& x, const Shape* shape = nullptr);
+
+// Runs `work` on a device. What MLX throws becomes an Error.
+template <typename Work>
+auto RunOn(const mx::Device& device, Work&& work) {
+  try {
+    const mx::StreamContext context(device);
+    return work();
+  } catch (const Error&) {
+    throw;
+  } catch (const std::bad_alloc&) {
+    throw;
+  } catch (const std::exception& error) {
+    const std::string_view what = error.what();
+    const bool memory = what.find("alloc") != what.npos || what.find("memory") != what.npos;
+    Fail(memory ? ErrorKind::kOutOfMemory : ErrorKind::kInternal, "MLX: {}", what);
+  }
+}
+
+}  // namespace qwen_image::on_mlx

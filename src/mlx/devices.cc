@@ -1,0 +1,105 @@
+// Which devices MLX has here, and the components on them.
+#include "mlx/devices.h"
+
+#include <mlx/mlx.h>
+
+#include <algorithm>
+#include <memory>
+#include <optional>
+
+#include "core/fail.h"
+#include "mlx/text_encoder.h"
+#include "mlx/transformer.h"
+#include "mlx/vae.h"
+#include "mlx/vision_encoder.h"
+
+namespace qwen_image {
+namespace {
+
+namespace mx = mlx::core;
+
+constexpr int64_t kGigabyte = int64_t{1} << 30;
+
+mx::Device OnMlx(Device device) { return device == Device::kGpu ? mx::Device::gpu : mx::Device::cpu; }
+
+std::string TextOf(const mx::Device& device, const std::string& key) {
+  const auto& info = mx::device_info(device);
+  const auto found = info.find(key);
+  const std::string* text = found == info.end() ? nullptr : std::get_if<std::string>(&found->second);
+  return text ? *text : "";
+}
+
+// The first of these that MLX knows: Metal and CUDA call it by different names.
+int64_t BytesOf(const mx::Device& device, std::initializer_list<const char*> keys) {
+  const auto& info = mx::device_info(device);
+  for (const char* key : keys) {
+    const auto found = info.find(key);
+    const size_t* bytes = found == info.end() ? nullptr : std::get_if<size_t>(&found->second);
+    if (bytes && *bytes > 0) return static_cast<int64_t>(*bytes);
+  }
+  return 0;
+}
+
+int64_t MemoryOf(const mx::Device& device) {
+  return BytesOf(device, {"max_recommended_working_set_size", "total_memory", "memory_size"});
+}
+
+DeviceInfo GpuInfo() {
+  if (!mx::is_available(mx::Device::gpu)) {
+    return {Device::kGpu, false,
+            fmt::format("MLX {} finds no GPU here (Metal or CUDA; its package for CUDA is mlx[cuda])",
+                        mx::version())};
+  }
+  const mx::Device gpu = mx::Device::gpu;
+  const std::string name = TextOf(gpu, "device_name");
+  return {Device::kGpu, true, fmt::format("{}, by MLX {}", name.empty() ? "GPU" : name, mx::version()),
+          MemoryOf(gpu)};
+}
+
+// Once for the process: how much freed memory MLX may keep for later, and how much may be pinned.
+void SetLimits(const mx::Device& device) {
+  mx::set_cache_limit(static_cast<size_t>(2 * kGigabyte));
+  const int64_t working_set = BytesOf(device, {"max_recommended_working_set_size"});
+  if (device == mx::Device::gpu && working_set > 0) mx::set_wired_limit(static_cast<size_t>(working_set));
+}
+
+on_mlx::Placement PlacementFor(const DeviceChoice& choice) {
+  const mx::Device device = OnMlx(choice.device);
+  SetLimits(device);
+  const int64_t memory = MemoryOf(device);
+  return {.device = device,
+          .activations = choice.precision == Precision::kFast ? mx::bfloat16 : mx::float32,
+          .keep_weights = memory > 0 && choice.total_bytes < memory / 2};
+}
+
+}  // namespace
+
+std::vector<DeviceInfo> ListDevices() {
+  return {GpuInfo(),
+          CpuInfo(),
+          {Device::kMlxCpu, true, fmt::format("the CPU by MLX {}: for comparisons, slow", mx::version())}};
+}
+
+void PlaceOnDevice(TextEncoder& text_encoder, const DeviceChoice& choice) {
+  if (choice.device == Device::kCpu) return;
+  text_encoder.UseTwin(std::make_unique<on_mlx::TextEncoder>(text_encoder, PlacementFor(choice)));
+}
+
+void PlaceOnDevice(VisionEncoder& vision_encoder, const DeviceChoice& choice) {
+  if (choice.device == Device::kCpu) return;
+  vision_encoder.UseTwin(std::make_unique<on_mlx::VisionEncoder>(vision_encoder, PlacementFor(choice)));
+}
+
+void PlaceOnDevice(Transformer& transformer, const DeviceChoice& choice) {
+  if (choice.device == Device::kCpu) return;
+  const on_mlx::Compile compile =
+      choice.device == Device::kGpu ? on_mlx::Compile::kYes : on_mlx::Compile::kNo;
+  transformer.UseTwin(std::make_unique<on_mlx::Transformer>(transformer, PlacementFor(choice), compile));
+}
+
+void PlaceOnDevice(Vae& vae, const DeviceChoice& choice) {
+  if (choice.device == Device::kCpu) return;
+  vae.UseTwin(std::make_unique<on_mlx::Vae>(vae, PlacementFor(choice).device));
+}
+
+}  // namespace qwen_image

@@ -1,0 +1,48 @@
+// Devices beside this program's own kernels. Without MLX (the default) stub.cc stands in for devices.cc:
+// there is the CPU, and everything else is an error that says how to build with it.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "model/text_encoder.h"
+#include "model/transformer.h"
+#include "model/vae.h"
+#include "model/vision_encoder.h"
+#include "qwen_image/qwen_image.h"
+
+namespace qwen_image {
+
+struct DeviceInfo {
+  Device device = Device::kCpu;
+  bool available = true;
+  std::string description;   // its name, or why it is not there
+  int64_t memory_bytes = 0;  // that it may use; 0: unknown
+};
+
+std::string_view NameOf(Device device);  // "cpu", "gpu", "mlx-cpu"
+
+DeviceInfo CpuInfo();
+
+// All that this build knows; the first available one of gpu and cpu is the default.
+std::vector<DeviceInfo> ListDevices();
+
+// What kAuto means on this machine. Throws Error kUsage for a device that is not there.
+Device ResolveDevice(Device asked);
+
+// Gives a component its twin on this device; nothing for kCpu. The component must stay where it is.
+struct DeviceChoice {
+  Device device = Device::kCpu;
+  Precision precision = Precision::kExact;
+  // Of the weights of all components: what fits into the device's memory as a whole is copied once and kept;
+  // else every stage's weights go after use.
+  int64_t total_bytes = 0;
+};
+void PlaceOnDevice(TextEncoder& text_encoder, const DeviceChoice& choice);
+void PlaceOnDevice(VisionEncoder& vision_encoder, const DeviceChoice& choice);
+void PlaceOnDevice(Transformer& transformer, const DeviceChoice& choice);
+void PlaceOnDevice(Vae& vae, const DeviceChoice& choice);
+
+}  // namespace qwen_image
