@@ -1,11 +1,14 @@
 #include "model_options.h"
 
 #include <CLI/CLI.hpp>
-#include <charconv>
-#include <cmath>
 #include <cstdlib>
+#ifdef __APPLE__
+#include <mach-o/dyld.h>
+#include <sys/syslimits.h>
+#endif
 
 #include "core/fail.h"
+#include "files/numbers.h"
 #include "files/text.h"
 #include "hub/hub_cache.h"
 #include "hub/hub_environment.h"
@@ -21,13 +24,12 @@ LoraFile ParseLora(const std::string& text) {
   std::error_code error;
   if (colon == text.npos || fs::exists(text, error)) return {text, 1.0};
   const std::string number = text.substr(colon + 1);
-  double scale = 0;
-  const auto [end, failure] = std::from_chars(number.data(), number.data() + number.size(), scale);
-  if (failure != std::errc() || end != number.data() + number.size() || !std::isfinite(scale)) {
+  const std::optional<double> scale = ParseNumber(number);
+  if (!scale) {
     throw CLI::ValidationError(
         "--lora", fmt::format("{} is not a scale; FILE or FILE:SCALE is expected", Quoted(number)));
   }
-  return {text.substr(0, colon), scale};
+  return {text.substr(0, colon), *scale};
 }
 
 // `asked` if it is there; else, if it can be the name of a repository, its folder in the Hugging Face cache.
@@ -36,6 +38,18 @@ fs::path LocalOrDownloaded(const fs::path& asked) {
   if (fs::exists(fs::symlink_status(asked, error))) return asked;
   const auto repo = ParseRepoId(asked.string());
   return repo ? FindSnapshot(HubCacheFolder(), *repo) : asked;
+}
+
+// Of the program that is running; empty if the system does not tell.
+fs::path ProgramFolder() {
+  std::error_code error;
+#ifdef __APPLE__
+  char path[PATH_MAX];
+  uint32_t size = sizeof path;
+  return _NSGetExecutablePath(path, &size) == 0 ? fs::canonical(path, error).parent_path() : fs::path();
+#else
+  return fs::read_symlink("/proc/self/exe", error).parent_path();
+#endif
 }
 
 }  // namespace
@@ -87,7 +101,7 @@ ModelFiles FindModel(ModelFiles named) {
     return named;
   }
   std::error_code error;
-  const fs::path program = fs::read_symlink("/proc/self/exe", error).parent_path();
+  const fs::path program = ProgramFolder();
   for (const fs::path& candidate : {program / "../../models/tiny",
                                     program / "../share/qwen-image/models/tiny", fs::path("models/tiny")}) {
     if (!fs::exists(candidate / "model_index.json", error)) continue;

@@ -37,7 +37,9 @@ float* Allocate(size_t bytes) {
   const size_t alignment = bytes >= kHugePage ? kHugePage : kAlignment;
   void* const data =
       std::aligned_alloc(alignment, std::max<size_t>(1, (bytes + alignment - 1) / alignment) * alignment);
+#ifdef MADV_HUGEPAGE
   if (data && bytes >= kHugePage) (void)madvise(data, bytes / kHugePage * kHugePage, MADV_HUGEPAGE);
+#endif
   return static_cast<float*>(data);
 }
 

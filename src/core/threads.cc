@@ -136,10 +136,12 @@ void ThreadPool::ParallelFor(int64_t count, const std::function<void(int64_t)>& 
 }
 
 int DefaultThreadCount() {
+#ifdef __linux__
   cpu_set_t set;
   CPU_ZERO(&set);
   if (sched_getaffinity(0, sizeof(set), &set) == 0) return std::max(1, CPU_COUNT(&set));
-  return std::max(1u, std::thread::hardware_concurrency());
+#endif
+  return static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
 }
 
 }  // namespace qwen_image

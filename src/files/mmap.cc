@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "core/fail.h"
+#include "files/file_times.h"
 #include "files/mmap_guard.h"
 
 namespace qwen_image {
@@ -34,8 +35,8 @@ FileStamp StampOf(const struct stat& status) {
   return {.device = status.st_dev,
           .inode = status.st_ino,
           .size = status.st_size,
-          .seconds = status.st_mtim.tv_sec,
-          .nanoseconds = status.st_mtim.tv_nsec};
+          .seconds = ModifiedTime(status).tv_sec,
+          .nanoseconds = ModifiedTime(status).tv_nsec};
 }
 
 class Descriptor {
@@ -73,7 +74,8 @@ MappedFile::MappedFile(const std::filesystem::path& path) : path_(path) {
   }
   size_ = static_cast<size_t>(status.st_size);
   stamp_ = StampOf(status);
-  status_changed_ = status.st_ctim.tv_sec * int64_t{1'000'000'000} + status.st_ctim.tv_nsec;
+  const timespec changed = ChangedTime(status);
+  status_changed_ = changed.tv_sec * int64_t{1'000'000'000} + changed.tv_nsec;
   if (size_ == 0) return;  // mmap refuses a length of zero
   void* data = mmap(nullptr, size_, PROT_READ, MAP_PRIVATE, fd.get(), 0);
   if (data == MAP_FAILED) {

@@ -2,6 +2,9 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cmath>
+#include <locale>
+#include <sstream>
 
 #include "core/fail.h"
 #include "files/text.h"
@@ -12,6 +15,16 @@ std::optional<uint64_t> ParseWhole(std::string_view text) {
   uint64_t value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (text.empty() || error != std::errc() || end != text.data() + text.size()) return std::nullopt;
+  return value;
+}
+
+std::optional<double> ParseNumber(std::string_view text) {
+  if (text.find_first_of("-.0123456789") != 0) return std::nullopt;  // no blanks before it
+  std::istringstream stream{std::string(text)};
+  stream.imbue(std::locale::classic());  // std::from_chars would do, but not every library has it for floats
+  double value = 0;
+  stream >> value;
+  if (stream.fail() || stream.peek() != EOF || !std::isfinite(value)) return std::nullopt;
   return value;
 }
 

@@ -10,6 +10,8 @@ namespace qwen_image {
 
 // Digits and nothing else, up to 2^64 - 1.
 std::optional<uint64_t> ParseWhole(std::string_view text);
+// A finite decimal number and nothing else, whatever the locale is.
+std::optional<double> ParseNumber(std::string_view text);
 
 inline constexpr int64_t kHugeSide = 1 << 30;  // more than any picture has pixels on a side
 // "640x480" → width, height. Throws Error kUsage.

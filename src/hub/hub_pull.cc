@@ -85,14 +85,14 @@ class Downloader {
     Report([](PullProgress&) {});
     const size_t workers =
         std::min(static_cast<size_t>(std::max(request_.parallel, 1)), std::max<size_t>(blobs_.size(), 1));
-    {
-      std::vector<std::jthread> threads;
-      try {
-        for (size_t i = 1; i < workers; ++i) threads.emplace_back([this] { Work(); });
-      } catch (const std::system_error&) {  // no more threads to be had: fewer will do
-      }
-      Work();
+    std::vector<std::thread> threads;
+    try {
+      threads.reserve(workers);
+      for (size_t i = 1; i < workers; ++i) threads.emplace_back([this] { Work(); });
+    } catch (const std::system_error&) {  // no more threads to be had: fewer will do
     }
+    Work();
+    for (std::thread& thread : threads) thread.join();
     if (error_) std::rethrow_exception(error_);
     return downloaded_;
   }

@@ -108,7 +108,7 @@ bool IncompleteBlob::HashIsRight() { return digest_.Finish() == hash_; }
 
 void IncompleteBlob::Commit() {
   // The name promises these contents, also after a power failure.
-  if (fdatasync(fd_) != 0 || rename(path_.c_str(), final_path_.c_str()) != 0) FailToWrite(final_path_);
+  if (fsync(fd_) != 0 || rename(path_.c_str(), final_path_.c_str()) != 0) FailToWrite(final_path_);
 }
 
 void IncompleteBlob::Discard() { unlink(path_.c_str()); }

@@ -33,7 +33,7 @@ array Decoded(const WeightMatrix& w, const Placement& placement) {
   Tensor values({w.rows, w.cols});
   for (int64_t row = 0; row < w.rows; ++row) DecodeRow(w, row, 0, w.cols, values.row(row));
   array x = mx::astype(ToDevice(values), placement.activations);
-  x.eval();  // while the values are there
+  x.eval();
   return x;
 }
 
@@ -150,7 +150,10 @@ void Linear::Visit(const std::function<void(array&)>& visit) {
 }
 
 array VectorOf(const std::vector<float>& values, const Placement& placement) {
-  return mx::astype(ToDevice(values), placement.activations);
+  array x = mx::astype(ToDevice(values), placement.activations);
+  x.eval();  // here: what is left for later belongs to this thread's stream, and the next use may be
+             // another's
+  return x;
 }
 
 array Silu(const array& x) { return x * mx::sigmoid(x); }

@@ -122,6 +122,7 @@ std::vector<Tensor> Transformer::PredictVelocities(const Tensor& latents,
       }
       if ((i + 1) % kBlocksAtOnce == 0 || i + 1 == blocks) mx::eval(done);
     }
+    host_.store().ReleasePages();  // their copies are on the device now
 
     std::vector<Tensor> velocities;
     for (Sequence& sequence : sequences) velocities.push_back(ProjectOut(sequence));

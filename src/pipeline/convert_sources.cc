@@ -1,8 +1,7 @@
 #include "pipeline/convert_sources.h"
 
-#include <sys/stat.h>
-
 #include "core/fail.h"
+#include "files/file_times.h"
 #include "files/folder.h"
 #include "files/mmap.h"
 #include "files/output_file.h"
@@ -117,7 +116,7 @@ Json FileJson(const fs::path& path) {
   std::error_code error;
   return {{"path", fs::absolute(path, error).lexically_normal().string()},
           {"bytes", status.st_size},
-          {"changed", {status.st_mtim.tv_sec, status.st_mtim.tv_nsec}}};
+          {"changed", {ModifiedTime(status).tv_sec, ModifiedTime(status).tv_nsec}}};
 }
 
 Json FilesJson(const WeightStore& store) {

@@ -1,6 +1,7 @@
 #include "pipeline/step_cache.h"
 
 #include <algorithm>
+#include <bit>
 #include <cfloat>
 #include <charconv>
 #include <cmath>
@@ -33,19 +34,17 @@ double MeanDistance(const Tensor& x, const Tensor& y) {
   return sum / static_cast<double>(x.size());
 }
 
-// Hexadecimal: comes back bit for bit.
-std::string ToText(double value) { return fmt::format("{:a}", value); }
+// As bits: comes back as it was.
+std::string ToText(double value) { return fmt::format("{:016x}", std::bit_cast<uint64_t>(value)); }
 
 double ToNumber(const StepCache::State& state, const char* key, double limit) {
   const auto found = state.numbers.find(key);
   double value = NAN;
   if (found != state.numbers.end()) {
-    std::string_view text = found->second;
-    const bool prefixed = text.starts_with("0x");
-    if (prefixed) text.remove_prefix(2);  // from_chars knows no prefix
-    const auto [end, error] =
-        std::from_chars(text.data(), text.data() + text.size(), value, std::chars_format::hex);
-    if (error != std::errc() || end != text.data() + text.size()) value = NAN;
+    const std::string& text = found->second;
+    uint64_t bits = 0;
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), bits, 16);
+    if (error == std::errc() && end == text.data() + text.size()) value = std::bit_cast<double>(bits);
   }
   if (!(value >= 0 && value <= limit))
     Fail(ErrorKind::kBadInput, "the state of the step cache has no number {} that is possible", key);

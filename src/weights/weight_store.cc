@@ -4,6 +4,7 @@
 #include <charconv>
 
 #include "core/fail.h"
+#include "files/numbers.h"
 #include "files/text.h"
 #include "weights/foreign_names.h"
 #include "weights/recognize.h"
@@ -141,10 +142,7 @@ std::string WeightStore::Metadata(const std::string& key) const {
 }
 
 double WeightStore::MetadataNumber(const std::string& key, double fallback) const {
-  const std::string text = Metadata(key);
-  double value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  return error == std::errc() && end == text.data() + text.size() && !text.empty() ? value : fallback;
+  return ParseNumber(Metadata(key)).value_or(fallback);
 }
 
 int64_t WeightStore::MetadataCount(const std::string& key, int64_t fallback) const {
