@@ -4,6 +4,7 @@
 #include <charconv>
 
 #include "core/fail.h"
+#include "files/base64.h"
 #include "files/digest.h"
 #include "files/text.h"
 
@@ -43,10 +44,16 @@ bool IsOwnOrigin(const std::string& origin, const HostName& host) {
   return matches("http://", 80) || matches("https://", 443);
 }
 
-bool HasKey(const AccessRules& rules, const std::string& authorization) {
-  constexpr std::string_view kScheme = "bearer ";
-  if (Lower(authorization.substr(0, kScheme.size())) != kScheme) return false;
-  return SameSecret(std::string_view(authorization).substr(kScheme.size()), rules.key);
+// As Bearer, or as the password of anybody: tools that speak AUTOMATIC1111's API know no other way.
+bool HasKey(const AccessRules& rules, std::string_view authorization) {
+  const size_t space = std::min(authorization.find(' '), authorization.size());
+  const std::string scheme = Lower(authorization.substr(0, space));
+  const std::string_view given = authorization.substr(std::min(space + 1, authorization.size()));
+  if (scheme == "bearer") return SameSecret(given, rules.key);
+  if (scheme != "basic") return false;
+  const std::string login = DecodeBase64(given).value_or("");
+  const size_t colon = login.find(':');
+  return colon != login.npos && SameSecret(std::string_view(login).substr(colon + 1), rules.key);
 }
 
 }  // namespace

@@ -218,6 +218,14 @@ std::optional<std::string> Jobs::ReadPng(const std::string& id, int64_t index) c
   return impl_->store.ReadPicture(id, index);
 }
 
+std::string Jobs::Preview(const std::string& id) {
+  const std::lock_guard lock(impl_->mutex);
+  const Entry entry = impl_->FindEntry(id);
+  if (!entry) return "";
+  entry->preview_wanted = true;
+  return entry->last_preview;
+}
+
 std::shared_ptr<Jobs::Subscription> Jobs::Subscribe(const std::string& id, JobObserver observer) {
   const auto listener = std::make_shared<Subscription>(std::move(observer));
   const auto first = listener->Hold();

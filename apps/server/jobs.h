@@ -73,6 +73,9 @@ class Jobs {
   // The bytes of a finished picture (PNG, its settings inside), or none.
   std::optional<std::string> ReadPng(const std::string& id, int64_t index) const;
 
+  // The newest preview of a job that is being drawn (PNG), or nothing: they are made from the first call on.
+  std::string Preview(const std::string& id);
+
   // The observer hears at once how the job stands, and then of the job until it has ended (kEnd, once) or the
   // handle is gone. Null: there is no such job.
   class Subscription;

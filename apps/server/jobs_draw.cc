@@ -115,7 +115,7 @@ void Jobs::Impl::DrawPicture(const Entry& entry, int64_t index, JobProgressMeter
     const JobProgress before = std::exchange(entry->job.progress, meter.Update(progress));
     const bool same = before.stage == entry->job.progress.stage && before.step == entry->job.progress.step;
     // Previews cost time: only those that somebody sees are made.
-    const bool watched = !entry->Listening().empty();
+    const bool watched = entry->preview_wanted || !entry->Listening().empty();
     lock.unlock();
     if (watched != static_cast<bool>(hooks.on_preview)) {
       if (watched)
