@@ -6,6 +6,8 @@
 #include "../server/server.h"
 #include "cache_folder.h"
 #include "core/fail.h"
+#include "files/numbers.h"
+#include "files/text.h"
 #include "model_options.h"
 #include "options.h"
 #include "print.h"
@@ -15,6 +17,13 @@ namespace qwen_image {
 namespace {
 
 constexpr const char* kKeyVariable = "QWEN_IMAGE_API_KEY";
+
+// CLI11 would only say that the number cannot be converted.
+std::string CheckPort(const std::string& text) {
+  const auto port = ParseWhole(text);
+  if (port && *port <= 65535) return "";
+  return fmt::format("{} is no port; they go from 1 to 65535, and 0 takes any that is free", Quoted(text));
+}
 
 std::filesystem::path JobsFolder(const ServeOptions& o) {
   if (!o.jobs_dir.empty()) return o.jobs_dir;
@@ -30,11 +39,13 @@ void Say(const server::Server& server, const ServeOptions& o, const std::string&
 }  // namespace
 
 void AddServeOptions(CLI::App& command, ServeOptions& o) {
-  const char *network = "Network", *work = "Jobs", *machine = "Machine";
+  const char *network = "Network", *work = "Jobs";
   AddModelOptions(command, o.files);
   command.add_option("--host", o.host, "The address to listen on (default: 127.0.0.1, this machine only)")
       ->group(network);
-  command.add_option("--port", o.port, "The port (default: 8080; 0: any that is free)")->group(network);
+  command.add_option("--port", o.port, "The port, 1 to 65535 (default: 8080; 0: any that is free)")
+      ->check(CheckPort)
+      ->group(network);
   command
       .add_option(
           "--api-key", o.api_key,
@@ -59,22 +70,15 @@ void AddServeOptions(CLI::App& command, ServeOptions& o) {
   command.add_option("--queue", o.queue, "Jobs that may wait; more are told to come again (default: 16)")
       ->check(CLI::Range(int64_t{1}, int64_t{1000}))
       ->group(work);
-  command.add_option("--keep", o.keep, "Finished jobs that are kept; the oldest go first (default: 200)")
+  command
+      .add_option("--keep", o.keep, "Jobs with pictures that are kept; the oldest go first (default: 200)")
       ->check(CLI::Range(int64_t{1}, int64_t{100000}))
       ->group(work);
-  command.add_option("--precision", o.precision, "fast (the default) or exact, as in generate")
-      ->check(CLI::IsMember({"exact", "fast"}))
-      ->group(machine);
-  command.add_option("-t,--threads", o.threads, "Threads (default: all processors)")
-      ->check(CLI::Range(1, 1024))
-      ->group(machine);
+  AddMachineOptions(command, o.precision, o.threads, o.ignore_memory);
   command
       .add_flag("--no-prompt-cache", o.no_prompt_cache,
                 "Neither keep embeddings of prompts on disk nor use those of earlier runs")
-      ->group(machine);
-  command
-      .add_flag("--ignore-memory", o.ignore_memory, "Try even if the model does not seem to fit in memory")
-      ->group(machine);
+      ->group("Machine");
   command.add_flag("-q,--quiet", o.quiet, "No log of requests and jobs on stderr")->group("Reporting");
   RefuseEmptyValues(command, {});
   command.footer(

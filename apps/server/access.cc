@@ -7,19 +7,12 @@
 #include "files/base64.h"
 #include "files/digest.h"
 #include "files/text.h"
+#include "lower.h"
 
 namespace qwen_image::server {
 namespace {
 
 constexpr size_t kMinKey = 8;
-
-std::string Lower(std::string_view text) {
-  std::string lower(text);
-  for (char& c : lower) {
-    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
-  }
-  return lower;
-}
 
 // A page of another site that gets its name resolved to this machine (DNS rebinding) still sends that name.
 bool IsOurs(const AccessRules& rules, const RequestHead& head, const HostName& host) {

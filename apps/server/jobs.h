@@ -15,8 +15,10 @@
 namespace qwen_image::server {
 
 struct JobLimits {
-  int64_t queue = 16;                        // jobs that wait
-  int64_t kept = 200;                        // ended jobs, with their pictures on disk; the oldest go first
+  int64_t queue = 16;  // jobs that wait
+  // Ended jobs with pictures; the oldest go first. Of those that ended without one, as many as a server that
+  // stops can leave behind are kept besides: the queue and the running one.
+  int64_t kept = 200;
   int64_t waiting_bytes = int64_t{1} << 30;  // of the pictures that waiting jobs begin with
 };
 
