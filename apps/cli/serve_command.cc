@@ -1,5 +1,9 @@
 #include "serve_command.h"
 
+#if __has_include(<malloc.h>)
+#include <malloc.h>
+#endif
+
 #include <CLI/CLI.hpp>
 #include <mutex>
 
@@ -29,6 +33,17 @@ std::filesystem::path JobsFolder(const ServeOptions& o) {
   if (!o.jobs_dir.empty()) return o.jobs_dir;
   if (const auto folder = DataFolder("jobs")) return *folder;
   Fail(ErrorKind::kUsage, "neither XDG_DATA_HOME nor HOME is set; say where to keep jobs with --jobs-dir");
+}
+
+// Once a buffer of up to 32 MB has been freed, glibc takes the next ones of that size from its heaps, of
+// which every thread has one, and does not give them back: a server that was sent a few large pictures would
+// hold hundreds of megabytes for as long as it runs. With a fixed limit, larger buffers go back to the system
+// when they are freed.
+void GiveBackLargeBuffers() {
+#ifdef __GLIBC__
+  constexpr int kLarge = 4 << 20;
+  mallopt(M_MMAP_THRESHOLD, kLarge);
+#endif
 }
 
 void Say(const server::Server& server, const ServeOptions& o, const std::string& model) {
@@ -90,6 +105,7 @@ void AddServeOptions(CLI::App& command, ServeOptions& o) {
 }
 
 int RunServe(const ServeOptions& o, const CancelFlag& cancel) {
+  GiveBackLargeBuffers();
   const ModelFiles model = FindModel(o.files);
   const Precision precision = o.precision == "exact" ? Precision::kExact : Precision::kFast;
   const Pipeline pipeline(model, {.threads = o.threads,

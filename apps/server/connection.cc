@@ -255,7 +255,7 @@ Connection::Awaitable<bool> Connection::ServeOne() {
     }
     HoldBody(parser.get().body().size());
     if (server_.body_bytes > settings.max_bodies_bytes) {
-      parser.get().body() = {};
+      std::exchange(parser.get().body(), std::string());  // an assignment would keep the room
       HoldBody(0);  // now, so that the others are not refused for it
       co_return co_await Refuse(record, 503,
                                 "other requests with large pictures are being read, and there is no room for "
@@ -277,7 +277,7 @@ Connection::Awaitable<bool> Connection::Answer(Record& record) {
     asio::awaitable<Reply> call = Call(server_.hooks, record.request);
     reply = co_await asio::co_spawn(server_.workers, std::move(call), asio::use_awaitable);
   }
-  record.request.body = {};
+  std::exchange(record.request.body, std::string());  // an assignment would keep the room
   HoldBody(0);  // a request that waits for its job holds no more than its job does
   if (auto* response = std::get_if<HttpResponse>(&reply))
     co_return co_await Send(record, std::move(*response));
