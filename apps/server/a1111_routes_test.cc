@@ -256,20 +256,20 @@ TEST_F(A1111Routes, Progress) {
   JobRequest job = LongJob();
   job.count = 2;
   const std::string id = jobs_.Submit(job);
-  WaitForSteps(jobs_, id);
-  const Json running = progress();
+  HttpRequest skipping = Get("/sdapi/v1/progress");
+  skipping.query["skip_current_image"] = "true";
+  Json running = JsonOf(Ask(skipping));
+  while (running["state"]["sampling_step"] < 1) running = JsonOf(Ask(skipping));
   EXPECT_GT(running["progress"], 0);
   EXPECT_EQ(running["state"]["job"], id);
   EXPECT_EQ(running["state"]["job_count"], 2);
   EXPECT_EQ(running["state"]["sampling_steps"], *job.request.steps);
   EXPECT_GE(running["state"]["sampling_step"], 1);
   EXPECT_EQ(running["state"]["job_timestamp"].get<std::string>().size(), 14u);
-  // Nobody watches the job, so the first question finds no preview; it has them made.
+  // Nobody watches the job: it is the question that has previews made.
   Json current;
   while (current.is_null()) current = progress()["current_image"];
   EXPECT_EQ(DecodeImage(*DecodeBase64(current.get<std::string>()), "preview").image.width, 128);
-  HttpRequest skipping = Get("/sdapi/v1/progress");
-  skipping.query["skip_current_image"] = "true";
   EXPECT_TRUE(JsonOf(Ask(skipping))["current_image"].is_null());
   EXPECT_EQ(Ask(Post("/sdapi/v1/interrupt", "")).status, 200);
   EXPECT_EQ(WaitForEnd(jobs_, id).state, JobState::kCancelled);
