@@ -96,8 +96,14 @@ class Drawing(PageTest):
         page.click("#cancel")
         page.until(lambda: page.text("#stage-title") == "Cancelled")
         self.assertEqual([job["state"] for job in server.jobs()], ["cancelled"])
-        page.until(lambda: page.text(".thumb-state") == "Cancelled")
         self.assertEqual(page.driver.title, "Qwen-Image")
+        # Nothing of it is left to keep: it is not in the gallery, and can be put away.
+        self.assertEqual(page.all(".card"), [])
+        self.assertFalse(page.hidden("#gallery-empty"))
+        page.click("#stage-actions button:last-child")
+        page.until(lambda: not page.hidden("#stage-empty"))
+        self.assertEqual(page.run("return document.activeElement.id"), "stage")
+        page.until(lambda: not server.jobs(), "the server still has it")
 
     def test_reload_during_a_job_finds_it_again(self):
         page.draw("a yellow star", **LONG)
@@ -108,6 +114,15 @@ class Drawing(PageTest):
         self.assertEqual(page.get("#prompt").get_property("value"), "a yellow star")
         page.click("#cancel")
         page.until(lambda: page.text("#stage-title") == "Cancelled")
+
+    def test_what_was_done_before_a_cancel_is_kept(self):
+        page.draw("a red circle", steps=2, count=10, width=512, height=512)
+        page.until(lambda: any(job["images"] for job in server.jobs()))
+        page.click("#cancel")
+        page.until(lambda: page.text("#stage-title") == "Cancelled")
+        [job] = server.jobs()
+        self.assertLess(len(job["images"]), 10)
+        page.until(lambda: page.pictures() == min(4, len(job["images"])))
 
     def test_several_pictures(self):
         page.draw("a red circle on a blue background", steps=2, seed=18446744073709551614, count=2)
@@ -138,14 +153,14 @@ class Drawing(PageTest):
         # The link leads to the whole file, and the browser is told to keep it.
         folder = pathlib.Path(WORK.name, "downloads")
         page.driver.execute_cdp_cmd("Browser.setDownloadBehavior", {"behavior": "allow", "downloadPath": str(folder)})
-        page.click(".card [aria-label=Download]")
+        page.click(".card [aria-label^=Download]")
         picture = server.get(job["images"][0]["url"])
         page.until(lambda: [file.read_bytes() for file in folder.glob("*.png")] == [picture], "no whole file came")
-        page.click(".card [aria-label=Delete]")
+        page.click(".card [aria-label^=Delete]")
         page.until(lambda: not page.all(".card"))
         page.click(".toast button")
         page.until(lambda: page.pictures() == 1)
-        page.click(".card [aria-label=Delete]")
+        page.click(".card [aria-label^=Delete]")
         page.until(lambda: not server.jobs(), "the server still has it")
         page.until(lambda: page.text("#stage-empty") and not page.hidden("#stage-empty"))
 
@@ -167,7 +182,7 @@ class Pictures(PageTest):
     def test_begin_with_a_picture_of_the_gallery(self):
         page.draw("a red circle on a blue background", steps=3)
         page.until(lambda: page.pictures() == 1)
-        page.click(".card [aria-label='Use as input']")
+        page.click(".card [aria-label^='Use as input']")
         page.until(lambda: page.all(".input img"))
         page.choose("[name=mode][value=begin]")
         self.assertFalse(page.hidden("#strength"))
@@ -248,6 +263,8 @@ class Trouble(PageTest):
         # A place is free: it is taken.
         page.get(".queue-item button").click()
         page.until(lambda: len(page.all(".queue-item")) == 1)
+        page.until(lambda: page.hidden("#message"), "it still says that the server is busy")
+        self.assertIn("room in the queue", page.text("#toasts"))
         page.click("#draw")
         page.until(lambda: len(page.all(".queue-item")) == 2)
         self.assertTrue(page.hidden("#message"))
@@ -255,27 +272,97 @@ class Trouble(PageTest):
     def test_server_gone_and_back(self):
         page.draw("a star", **LONG)
         self.wait_step()
+        page.run("document.querySelector('.results').style.minHeight = '3000px'; scrollTo(0, 3000)")
         server.kill()
         try:
             page.until(lambda: "The server does not answer" in page.text("#banner-text"))
             self.assertEqual(page.text("#link-text"), "No connection")
+            self.assertTrue(page.in_view("#banner"))
+            page.run("scrollTo(0, 200)")
+            page.until(lambda: page.run("return scrollY") == 200)
+            self.assertTrue(page.in_view("#banner"))
+            page.until(lambda: page.run("""const bottom = document.getElementById('banner').getBoundingClientRect().bottom;
+                return bottom < document.getElementById('form').getBoundingClientRect().top"""), "the banner lies on the form")
+            page.click("#cancel")
+            page.until(lambda: "The server does not answer" in page.text("#toasts"))
             page.click("#draw")
             page.until(lambda: "nothing was sent" in page.text("#message"))
         finally:
             server.start()
         page.until(lambda: page.text("#link-text") == "Connected")
         self.assertTrue(page.hidden("#banner"))
+        self.assertTrue(page.hidden("#message"))
+        self.assertNotIn("does not answer", page.text("#toasts"))
         page.until(lambda: page.text("#stage-title") == "Interrupted")
         self.assertEqual(page.get("#prompt").get_property("value"), "a star")
 
-    def test_what_the_server_refuses_is_said_at_the_field(self):
-        page.run("document.getElementById('steps').removeAttribute('max')")
-        page.draw("a star", steps=100000)
-        page.until(lambda: "steps" in page.text("#message"))
-        page.draw("a star", steps=2, cfg=-1)
-        page.until(lambda: "guidance" in page.text("#message"))
-        self.assertEqual(page.run("return document.activeElement.id"), "cfg")
+    def bad_fields(self):
+        return page.run("return [...document.querySelectorAll('[aria-invalid]')].map((node) => node.id || node.name)")
+
+    def check_refused(self, request, field):
+        """What the server says stands whole at the Draw button; the field that it names is marked, and has the focus."""
+        error = server.refusal("/jobs", {"prompt": "a star", **request})
+        page.until(lambda: page.text("#message") == error["message"])
+        self.assertTrue(page.in_view("#message"))
+        self.assertFalse(page.cut("#message"))
+        self.assertEqual(page.get("#message").get_attribute("role"), "alert")
+        self.assertEqual(self.bad_fields(), [field] if error["param"] else [])
+        if error["param"]:
+            self.assertEqual(page.run("return getComputedStyle(document.activeElement).borderTopColor"),
+                             page.run("return getComputedStyle(document.getElementById('message')).color"))
+            self.assertEqual(page.run("return document.activeElement.id || document.activeElement.name"), field)
+            self.assertTrue(page.in_view(":focus"))
         self.assertEqual(server.jobs(), [])
+        return error
+
+    def test_what_the_server_refuses_is_said_at_the_field(self):
+        for width in (1280, 360):
+            page.resize(width, 740)
+            page.open(server.url)
+            page.draw("a star", steps=100000)
+            self.assertTrue(self.check_refused({"steps": 100000}, "steps")["param"])
+            page.draw("a star", steps=2, count=100)
+            self.assertTrue(self.check_refused({"n": 100}, "count")["param"])
+            # Whether the reply names the field or not.
+            page.draw("a star", count=1, cfg=5000)
+            self.check_refused({"cfg": 5000}, "cfg")
+            page.draw("a star", cfg=4, width=8208, height=16)
+            self.check_refused({"width": 8208, "height": 16}, "width")
+            # What is mended is not complained of any more.
+            page.fill("#width", f"512{Keys.TAB}")
+            page.until(lambda: page.hidden("#message"))
+            self.assertEqual(self.bad_fields(), [])
+
+    def test_what_the_form_refuses_is_said_at_the_field(self):
+        page.draw("", cfg=1)
+        page.until(lambda: "Write what you want" in page.text("#message"))
+        self.assertEqual(self.bad_fields(), ["prompt"])
+        page.draw("a star", cfg=-1)
+        page.until(lambda: "guidance" in page.text("#message"))
+        self.assertEqual(self.bad_fields(), ["cfg"])
+        self.assertEqual(page.run("return document.activeElement.id"), "cfg")
+        page.click("#reset")
+        self.assertTrue(page.hidden("#message"))
+        self.assertEqual(self.bad_fields(), [])
+        self.assertEqual(server.jobs(), [])
+
+    def test_failed_jobs_say_why_and_can_be_dismissed(self):
+        first = server.post("/jobs", {"prompt": "a star", **LONG})
+        server.post("/jobs", {"prompt": "a heart", "steps": 1})
+        folder, away = pathlib.Path(WORK.name, "jobs"), pathlib.Path(WORK.name, "away")
+        folder.rename(away)  # nothing can be written any more
+        try:
+            server.delete("/jobs/" + first["id"])
+            page.until(lambda: page.all(".card[data-state=failed]"))
+        finally:
+            away.rename(folder)
+        [error] = [job["error"] for job in server.jobs() if job["state"] == "failed"]
+        self.assertEqual(len(page.all(".card")), 1)  # the cancelled one is not there
+        self.assertEqual(page.text(".card .thumb-error"), error)
+        self.assertFalse(page.cut(".card .thumb-error"))
+        page.click(".card [aria-label^='Dismiss: a heart']")
+        page.until(lambda: not page.all(".card"))
+        page.until(lambda: not any(job["state"] == "failed" for job in server.jobs()), "the server still has it")
 
     def test_hostile_words_are_text(self):
         hostile = "<img src=x onerror=\"document.title='owned'\"><script>document.title='owned'</script>"
@@ -338,7 +425,7 @@ class Everybody(PageTest):
         ActionChains(page.driver).send_keys(Keys.ESCAPE).perform()
         page.until(lambda: not page.get("#viewer").get_property("open"))
         self.assertTrue(page.run("return document.activeElement.matches('.thumb')"))
-        self.tab_to(".card [aria-label=Delete]")
+        self.tab_to(".card [aria-label^=Delete]")
         ActionChains(page.driver).send_keys(Keys.ENTER).perform()
         page.until(lambda: not page.all(".card"))
 
