@@ -98,14 +98,6 @@ ModelFiles FindModel(ModelFiles named) {
        "the embedded model was not found beside the program; say which one to use with --model FOLDER");
 }
 
-std::string ModelName(const ModelFiles& files) {
-  std::error_code error;
-  const fs::path full =
-      fs::absolute(files.model.empty() ? files.transformer : files.model, error).lexically_normal();
-  const fs::path folder = full.has_filename() ? full : full.parent_path();  // also for "models/tiny/"
-  return RepoOfSnapshot(folder).value_or(folder.filename().string());
-}
-
 std::string ModelArguments(const ModelFiles& files) {
   std::string text;
   const auto add = [&](const char* option, const std::string& value) {

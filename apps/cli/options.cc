@@ -5,6 +5,7 @@
 #include <random>
 
 #include "core/fail.h"
+#include "core/threads.h"
 #include "files/numbers.h"
 #include "files/text.h"
 #include "model_options.h"
@@ -104,7 +105,7 @@ void AddDrawOptions(CLI::App& command, GenerateOptions& o) {
       ->check(CLI::IsMember({"exact", "fast"}))
       ->group(kMachine);
   command.add_option("-t,--threads", o.threads, "Threads (default: all processors)")
-      ->check(CLI::Range(1, 1024))
+      ->check(CLI::Range(1, kMaxThreads))
       ->group(kMachine);
   command
       .add_option("--vae-tiling", o.vae_tiling,

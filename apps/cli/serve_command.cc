@@ -6,10 +6,12 @@
 #include "../server/server.h"
 #include "cache_folder.h"
 #include "core/fail.h"
+#include "core/threads.h"
 #include "model_options.h"
 #include "options.h"
 #include "print.h"
 #include "qwen_image/cancel.h"
+#include "weights/model_name.h"
 
 namespace qwen_image {
 namespace {
@@ -66,7 +68,7 @@ void AddServeOptions(CLI::App& command, ServeOptions& o) {
       ->check(CLI::IsMember({"exact", "fast"}))
       ->group(machine);
   command.add_option("-t,--threads", o.threads, "Threads (default: all processors)")
-      ->check(CLI::Range(1, 1024))
+      ->check(CLI::Range(1, kMaxThreads))
       ->group(machine);
   command
       .add_flag("--no-prompt-cache", o.no_prompt_cache,

@@ -35,10 +35,10 @@ Variant RecognizeVariant(const ModelParts& parts, bool zero_cond_t, const std::s
     const bool may_be =
         found.name.empty() || serves(asked) || (found.name == "edit-2509" && asked == "edit-2511");
     if (!may_be) {
-      Fail(ErrorKind::kUsage, "--variant {} contradicts the model's files, which say {} ({})", asked,
+      Fail(ErrorKind::kUsage, "the variant {} contradicts the model's files, which say {} ({})", asked,
            found.name, found.how);
     }
-    found = {asked, "--variant"};
+    found = {asked, "the variant that was given"};
   }
   if (found.name.starts_with("edit")) {
     found.edit = found.name;
