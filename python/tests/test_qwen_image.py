@@ -3,16 +3,19 @@
 import gc
 import os
 import signal
+import struct
 import subprocess
 import sys
 import tempfile
 import threading
 import unittest
+import zlib
 from pathlib import Path
 
 import numpy as np
 import qwen_image
 from PIL import Image
+from qwen_image import _pixels
 
 os.environ.pop("QWEN_IMAGE_MODEL", None)
 TINY = Path(qwen_image.__file__).parent / "models" / "tiny"
@@ -57,6 +60,44 @@ class Pictures(ModuleTest):
         expected.update({"cfg": 2.5, "seed": 2**64 - 1, "strength": None})
         self.assertEqual(picture.settings, expected)
         self.assertIn("64x32", repr(picture))
+        self.assertEqual((picture.notes, picture.alignment, picture.prompt_truncated), ([], None, False))
+        self.assertEqual(set(picture.seconds), {"encode_prompt", "encode_pictures", "denoise", "decode"})
+        self.assertGreater(picture.seconds["denoise"], 0)
+
+    def test_array_protocol(self):
+        """Of NumPy 2, whichever is installed."""
+        array = self.picture.array
+        self.assertIs(self.picture.__array__(), array)
+        self.assertIs(self.picture.__array__(copy=False), array)
+        self.assertIs(self.picture.__array__(np.uint8, copy=False), array)
+        for dtype in (None, np.uint8, np.float32):
+            copied = self.picture.__array__(dtype, copy=True)
+            self.assertFalse(np.shares_memory(copied, array))
+            np.testing.assert_array_equal(copied, array)
+        with self.assertRaisesRegex(ValueError, "float32 without a copy"):
+            self.picture.__array__(np.float32, copy=False)
+
+    def test_what_a_result_tells_of_its_source(self):
+        settings = {"init_image": self.picture, "strength": 0.5, "steps": 2, "cfg": 1.0}
+        picture = self.pipeline.generate("a red circle", mask=np.full((3, 1), 255, np.uint8), **settings)
+        self.assertRegex(picture.notes[0], "mask of 1x3")
+        shape = np.zeros((128, 128, 3), np.uint8)
+        shape[40:90, 30:80] = (250, 20, 20)
+        picture = self.pipeline.generate("a red square", init_image=shape, strength=0.1, steps=10, cfg=1.0)
+        names = {"shift_x", "shift_y", "scale_x", "scale_y", "confidence", "uncertainty"}
+        self.assertEqual(set(picture.alignment), names)
+        self.assertGreater(picture.alignment["confidence"], 0.5)
+
+    def test_the_program_draws_a_saved_picture_again(self):
+        program = os.environ.get("QWEN_IMAGE_PROGRAM")
+        if not program:
+            self.skipTest("the program is not at hand")
+        saved, again = self.folder / "saved.png", self.folder / "again.png"
+        picture = self.pipeline.generate("a red circle", "blue", 64, 32, 2, 2.5, 7)
+        picture.save(saved)
+        subprocess.run([program, "generate", "--from", saved, "-m", TINY, "-q", "-o", again], check=True)
+        np.testing.assert_array_equal(np.asarray(Image.open(again)), picture.array)
+        self.assertEqual(Image.open(again).text, Image.open(saved).text)
 
     def test_pixels_outlive_the_pipeline(self):
         pipeline = qwen_image.Pipeline(threads=1)
@@ -100,14 +141,37 @@ class Models(ModuleTest):
             qwen_image.Pipeline(loras=["no-such-lora.safetensors"])
         with self.assertRaisesRegex(qwen_image.BadInputError, "no-such-lora"):
             qwen_image.Pipeline(loras=[("no-such-lora.safetensors", 0.5)])
+        for one in ("no-such-lora.safetensors", Path("no-such-lora.safetensors"), ("no-such-lora.safetensors", 0.5)):
+            with self.assertRaisesRegex(qwen_image.BadInputError, "no-such-lora"):
+                qwen_image.Pipeline(loras=one)
+        two = ("a-lora.safetensors", "b-lora.safetensors")
+        with self.assertRaisesRegex(qwen_image.BadInputError, "a-lora"):
+            qwen_image.Pipeline(loras=two)
 
     def test_wrong_models(self):
         with self.assertRaisesRegex(qwen_image.BadInputError, "/no/such/model"):
             qwen_image.Pipeline("/no/such/model")
         with self.assertRaisesRegex(qwen_image.UsageError, "precision"):
             qwen_image.Pipeline(precision="best")
-        with self.assertRaisesRegex(qwen_image.UsageError, "threads"):
-            qwen_image.Pipeline(threads=-1)
+        for threads in (-1, 1025, 2**31 - 1, 2**40):
+            with self.assertRaisesRegex(qwen_image.UsageError, "threads"):
+                qwen_image.Pipeline(threads=threads)
+        wrong = [
+            ({"path": 7}, "path is a int: 7; expected is a str"),
+            ({"vae": 7}, "vae is a int"),
+            ({"variant": 7}, "variant is a int"),
+            ({"threads": "two"}, "threads is a str: 'two'; expected is an int"),
+            ({"threads": None}, "threads is None"),
+            ({"check_memory": "no"}, "check_memory is a str: 'no'; expected is True or False"),
+            ({"prompt_cache": 7}, "prompt_cache is a int"),
+            ({"loras": 7}, "loras is a int"),
+            ({"loras": [7]}, r"loras\[0\] is a int"),
+            ({"loras": [("a", "b")]}, r"loras\[0\] is a tuple"),
+            ({"loras": ("a", None)}, r"the scale of loras\[0\] is None"),
+        ]
+        for arguments, message in wrong:
+            with self.subTest(arguments=arguments), self.assertRaisesRegex(TypeError, message):
+                qwen_image.Pipeline(**arguments)
         os.environ["QWEN_IMAGE_MODEL"] = "/no/such/variable"
         self.addCleanup(os.environ.pop, "QWEN_IMAGE_MODEL")
         with self.assertRaisesRegex(qwen_image.BadInputError, "/no/such/variable"):
@@ -136,6 +200,43 @@ class Inputs(ModuleTest):
     def test_transparent_parts_are_laid_on_white(self):
         clear = Image.new("RGBA", (64, 32), (255, 0, 0, 0))
         np.testing.assert_array_equal(self.edited(clear), self.edited(np.full((32, 64, 3), 255, np.uint8)))
+
+    def pngs(self):
+        """Files that Pillow opens as something other than 8-bit RGB, or that are clear where a colour is."""
+
+        def chunk(name, data):
+            return struct.pack(">I", len(data)) + name + data + struct.pack(">I", zlib.crc32(name + data))
+
+        def png(bits, colour, rows, clear=None):
+            height, width = rows.shape[:2]
+            packed = b"".join(b"\0" + row.tobytes() for row in rows)
+            parts = [chunk(b"IHDR", struct.pack(">IIBBBBB", width, height, bits, colour, 0, 0, 0))]
+            if clear is not None:
+                parts.append(chunk(b"tRNS", struct.pack(f">{len(clear)}H", *clear)))
+            parts += [chunk(b"IDAT", zlib.compress(packed)), chunk(b"IEND", b"")]
+            return b"\x89PNG\r\n\x1a\n" + b"".join(parts)
+
+        deep = (np.arange(64 * 32).reshape(32, 64) * 31).astype(">u2")
+        colours = np.zeros((32, 64, 3), np.uint8)
+        colours[:, 20:] = (10, 200, 30)
+        grey = np.ascontiguousarray(deep // 256).astype(np.uint8)
+        return {
+            "16-bit grey": png(16, 0, deep),
+            "16-bit grey, one of them clear": png(16, 0, deep, (int(deep[3, 7]),)),
+            "RGB, a colour clear": png(8, 2, colours, (10, 200, 30)),
+            "grey, one of them clear": png(8, 0, grey, (int(grey[3, 7]),)),
+        }
+
+    def test_pillow_images_are_what_their_files_are(self):
+        for name, data in self.pngs().items():
+            path = self.folder / "made.png"
+            path.write_bytes(data)
+            opened = Image.open(path)
+            with self.subTest(name=name, mode=opened.mode):
+                expected = _pixels.rgb(path, "x")
+                self.assertGreater(len(np.unique(expected)), 1)
+                np.testing.assert_array_equal(_pixels.rgb(opened, "x"), expected)
+                np.testing.assert_array_equal(_pixels.grey(opened, "x"), _pixels.grey(path, "x"))
 
     def test_repairs(self):
         """A mask as an array of bytes or truths, as a Pillow image, as a file: what it does not cover stays."""
@@ -200,11 +301,32 @@ class Inputs(ModuleTest):
             with self.subTest(settings=settings):
                 with self.assertRaisesRegex(qwen_image.UsageError, message):
                     self.pipeline.generate("x", **settings)
-        for settings in ({"steps": "four"}, {"steps": 1.5}, {"seed": None}, {"progress": 7}, {"preview": 7}):
-            with self.subTest(settings=settings), self.assertRaises(TypeError):
-                self.pipeline.generate("x", **settings)
-        with self.assertRaises(TypeError):
-            self.pipeline.generate(7)
+        wrong = [
+            ({"prompt": None}, "prompt is None; expected is a str"),
+            ({"prompt": b"x"}, "prompt is a bytes: b'x'; expected is a str"),
+            ({"negative_prompt": 7}, "negative_prompt is a int: 7; expected is a str"),
+            ({"width": "64"}, "width is a str: '64'; expected is an int"),
+            ({"steps": 1.5}, "steps is a float: 1.5; expected is an int"),
+            ({"seed": None}, "seed is None; expected is an int"),
+            ({"cfg": "4"}, "cfg is a str: '4'; expected is a number"),
+            ({"cfg": 1j}, "cfg is a complex"),
+            ({"strength": "1"}, "strength is a str"),
+            ({"step_cache": None}, "step_cache is None; expected is a number"),
+            ({"keep_size": "no"}, "keep_size is a str: 'no'; expected is True or False"),
+            ({"blend": 1}, "blend is a int: 1; expected is True or False"),
+            ({"outpaint": 7}, "outpaint is a int: 7; expected is 4 margins"),
+            ({"outpaint": (1, 2, 3, "4")}, r"outpaint\[3\] is a str"),
+            ({"input_images": None}, "input_images is None; expected is a list"),
+            ({"progress": 7}, "progress is a int: 7; expected is a function"),
+            ({"preview": 7}, "preview is a int"),
+        ]
+        for settings, message in wrong:
+            with self.subTest(settings=settings), self.assertRaisesRegex(TypeError, message):
+                self.pipeline.generate(**{"prompt": "x", **settings})
+        with self.assertRaisesRegex(qwen_image.UsageError, "prompt is no text"):
+            self.pipeline.generate("\ud800")
+        numbers = {"width": np.int64(64), "height": np.int32(32), "steps": np.uint8(1), "cfg": np.float32(1)}
+        self.pipeline.generate("x", blend=np.bool_(True), **numbers)  # NumPy's are taken as well
         with self.assertRaises(qwen_image.BadInputError):
             self.pipeline.generate("x", input_images=["/no/such/picture.png"])
 
@@ -221,6 +343,7 @@ class Callbacks(ModuleTest):
         self.assertEqual([preview.shape for preview in previews], [(32, 64, 3)] * 2)
         self.assertEqual(previews[0].dtype, np.uint8)
         self.assertIn("denoise", repr(seen[len(seen) // 2]))
+        self.assertEqual((seen[-1].stage, seen[-1].step, seen[-1].fraction), ("decode", 3, 1.0))
 
     def test_what_a_callback_raises_comes_out_unchanged(self):
         class Mine(Exception):
@@ -323,6 +446,26 @@ class Threads(ModuleTest):
             # list.append runs no Python code, in which Python would look for signals itself
             self.pipeline.generate("a red circle", progress=seen.append, **{**SMALL, "steps": self.MANY_STEPS})
         self.assertNotIn(self.MANY_STEPS, [progress.step for progress in seen])
+
+    def test_control_c_is_seen_while_another_thread_draws(self):
+        result = self.run_python(
+            "import os, signal, threading, qwen_image\n"
+            "pipeline, begun, end = qwen_image.Pipeline(), threading.Event(), threading.Event()\n"
+            "def hold(progress):\n"
+            "    begun.set()\n"
+            "    end.wait()\n"
+            "other = threading.Thread(target=lambda: pipeline.generate('a', steps=1, progress=hold))\n"
+            "other.start()\n"
+            "begun.wait()\n"
+            "signal.signal(signal.SIGALRM, signal.default_int_handler)  # as Ctrl-C, but while this thread waits\n"
+            "try:\n"
+            "    signal.setitimer(signal.ITIMER_REAL, 0.1)\n"
+            "    pipeline.generate('b', steps=1)\n"
+            "except KeyboardInterrupt:\n"
+            "    print('stopped')\n"
+            "end.set()\n"
+        )
+        self.assertEqual((result.returncode, result.stdout), (0, "stopped\n"), result.stderr)
 
     def test_two_threads_draw_one_after_another(self):
         sys.setswitchinterval(0.005)
