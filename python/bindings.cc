@@ -5,6 +5,7 @@
 
 #include <string_view>
 
+#include "core/threads.h"
 #include "draw.h"
 #include "qwen_image/image_file.h"
 #include "qwen_image/truncation_guard.h"
@@ -205,6 +206,7 @@ void BindFiles(py::module_& module) {
 
 PYBIND11_MODULE(_core, module) {
   module.attr("__version__") = qwen_image::Version();
+  module.attr("MAX_THREADS") = qwen_image::kMaxThreads;
   py::register_exception_translator(&qwen_image::TranslateErrors);
   qwen_image::BindModelTypes(module);
   qwen_image::BindRequest(module);

@@ -147,7 +147,7 @@ class Pipeline:
         for file, scale in _arguments.loras(loras, "loras"):
             files.add_lora(file, scale)
         options = _core.PipelineOptions()
-        options.threads = _arguments.whole(threads, "threads", -(2**31), 2**31 - 1)
+        options.threads = _arguments.whole(threads, "threads", 0, _core.MAX_THREADS)
         options.set_exact(precision == "exact")
         options.check_memory = _arguments.truth(check_memory, "check_memory")
         if prompt_cache is not None:
@@ -217,10 +217,9 @@ class Pipeline:
         request.keep_size = _arguments.truth(keep_size, "keep_size")
         request.blend = _arguments.truth(blend, "blend")
         request.step_cache = _arguments.number(step_cache, "step_cache")
-        if input_images is None or isinstance(input_images, (str, os.PathLike, Image.Image, np.ndarray, Picture)):
-            given = "None" if input_images is None else "one picture"
-            raise TypeError(f"input_images is {given}; expected is a list of pictures")
-        for i, picture in enumerate(input_images):
+        if isinstance(input_images, (str, os.PathLike, Image.Image, np.ndarray, Picture)):
+            raise TypeError("input_images is one picture; expected is a list of pictures")
+        for i, picture in enumerate(_arguments.several(input_images, "input_images", "a list of pictures")):
             request.add_input_image(_pixels.rgb(picture, f"input_images[{i}]"))
         if init_image is not None:
             request.set_init_image(_pixels.rgb(init_image, "init_image"))

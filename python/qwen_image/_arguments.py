@@ -5,7 +5,8 @@ from __future__ import annotations
 import numbers
 import operator
 import os
-from typing import Any, Iterable
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 import numpy as np
 
@@ -56,11 +57,14 @@ def path(value: Any, name: str) -> str | os.PathLike[str]:
     return value
 
 
+def several(value: Any, name: str, wanted: str) -> list[Any]:
+    if not isinstance(value, Iterable) or isinstance(value, (str, bytes, Mapping)):
+        raise _wrong(value, name, wanted)
+    return list(value)
+
+
 def margins(value: Any, name: str) -> list[int]:
-    try:
-        sides = list(value)
-    except TypeError:
-        raise _wrong(value, name, "4 margins: left, top, right, bottom") from None
+    sides = several(value, name, "4 margins: left, top, right, bottom")
     if len(sides) != 4:
         raise UsageError(f"{name} has {len(sides)} margins; expected are 4: left, top, right, bottom")
     return [whole(side, f"{name}[{i}]") for i, side in enumerate(sides)]
@@ -74,13 +78,11 @@ def loras(value: Any, name: str) -> Iterable[tuple[str | os.PathLike[str], float
     """Of one file or many, each with its scale or without."""
     if isinstance(value, (str, os.PathLike)) or _has_scale(value):
         value = [value]
-    try:
-        entries = list(value)
-    except TypeError:
-        raise _wrong(value, name, "a file's name, (name, scale), or a list of them") from None
-    for i, entry in enumerate(entries):
+    for i, entry in enumerate(several(value, name, "a file's name, (name, scale), or a list of them")):
         file, scale = entry if _has_scale(entry) else (entry, 1.0)
-        yield path(file, f"{name}[{i}]"), number(scale, f"the scale of {name}[{i}]")
+        if not isinstance(file, (str, os.PathLike)):
+            raise _wrong(entry, f"{name}[{i}]", "a file's name or (name, scale)")
+        yield file, number(scale, f"the scale of {name}[{i}]")
 
 
 def callback(value: Any, name: str) -> Any:

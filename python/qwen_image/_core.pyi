@@ -6,6 +6,7 @@ import numpy as np
 _Path = Union[str, os.PathLike[str]]
 
 __version__: str
+MAX_THREADS: int
 
 class ModelFiles:
     model: _Path

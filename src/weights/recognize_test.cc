@@ -150,6 +150,8 @@ TEST(Variant, IsToldByTheIndexOrByZeroCondT) {
               AllOf(HasSubstr("the variant edit contradicts"), HasSubstr("edit-2511")));
   EXPECT_THAT(MessageOf(ErrorKind::kUsage, [&] { tell("QwenImagePipeline", false, "edit"); }),
               HasSubstr("which say qwen-image"));
+  EXPECT_THAT(MessageOf(ErrorKind::kUsage, [&] { tell("", false, "edit-2512"); }),
+              HasSubstr("\"edit-2512\" is not a variant; there are qwen-image, edit, edit-2509, edit-2511"));
   // Another folder's index says nothing about a transformer from elsewhere.
   EXPECT_EQ(RecognizeVariant({.root = "m", .pipeline_class = "QwenImagePipeline", .transformer = "x.gguf"},
                              false, "")
