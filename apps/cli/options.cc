@@ -5,6 +5,7 @@
 #include <random>
 
 #include "core/fail.h"
+#include "core/threads.h"
 #include "files/numbers.h"
 #include "files/text.h"
 #include "model_options.h"
@@ -157,7 +158,7 @@ void AddMachineOptions(CLI::App& command, std::string& precision, int& threads, 
       ->check(CLI::IsMember({"exact", "fast"}))
       ->group(kMachine);
   command.add_option("-t,--threads", threads, "Threads (default: all processors)")
-      ->check(CLI::Range(1, 1024))
+      ->check(CLI::Range(1, kMaxThreads))
       ->group(kMachine);
   command.add_flag("--ignore-memory", ignore_memory, "Try even if the model does not seem to fit in memory")
       ->group(kMachine);

@@ -16,6 +16,7 @@
 #include "options.h"
 #include "print.h"
 #include "qwen_image/cancel.h"
+#include "weights/model_name.h"
 
 namespace qwen_image {
 namespace {

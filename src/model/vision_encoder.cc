@@ -53,7 +53,7 @@ VisionEncoder::VisionEncoder(WeightStore store, Precision precision) : store_(st
   if (store_.tensors().empty()) {
     Fail(ErrorKind::kBadInput,
          "the text encoder {} has no vision tower (model.visual.*), which editing needs; GGUF text encoders "
-         "come without; give one with --vision-encoder FILE",
+         "come without; name a file with one as the vision encoder",
          store_.path().string());
   }
   config_ = ReadVisionEncoderConfig(store_);

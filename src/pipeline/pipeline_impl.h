@@ -32,6 +32,7 @@ struct Pipeline::Impl {
   // Of the text encoder and the vision encoder, which work in the same stage.
   void ReleaseEncoderPages() const;
 
+  std::string name;  // for records
   bool check_memory;
   Precision precision;
   ModelDefaults own_defaults;  // of the model's folder
