@@ -27,6 +27,11 @@ install(DIRECTORY include/qwen_image DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} FIL
 install(DIRECTORY models/tiny DESTINATION ${MODELS_FOLDER})
 install(FILES LICENSE README.md DESTINATION ${CMAKE_INSTALL_DOCDIR})
 install(DIRECTORY docs examples DESTINATION ${CMAKE_INSTALL_DOCDIR})
+# Their links to headers lead to those installed; of links to sources, which are not, the words stay.
+file(RELATIVE_PATH INCLUDE_FROM_DOCS /prefix/${CMAKE_INSTALL_DOCDIR}/docs /prefix/${CMAKE_INSTALL_INCLUDEDIR})
+install(CODE "set(DOC_FOLDER \"\$ENV{DESTDIR}\${CMAKE_INSTALL_PREFIX}/${CMAKE_INSTALL_DOCDIR}\")
+set(INCLUDE_FROM_DOCS \"${INCLUDE_FROM_DOCS}\")")
+install(SCRIPT cmake/install_docs.cmake)
 
 install(EXPORT qwen_image_targets NAMESPACE qwen_image:: DESTINATION ${PACKAGE_FOLDER})
 configure_package_config_file(cmake/qwen_image-config.cmake.in qwen_image-config.cmake

@@ -5,6 +5,7 @@
 
 #include <string_view>
 
+#include "core/threads.h"
 #include "draw.h"
 #include "qwen_image/image_file.h"
 #include "qwen_image/truncation_guard.h"
@@ -120,6 +121,25 @@ void BindRequest(py::module_& module) {
            });
 }
 
+std::map<std::string, double> SecondsOf(const Picture& picture) {
+  const StageSeconds& s = picture.seconds;
+  return {{"encode_prompt", s.encode_prompt},
+          {"encode_pictures", s.encode_pictures},
+          {"denoise", s.denoise},
+          {"decode", s.decode}};
+}
+
+std::optional<std::map<std::string, double>> AlignmentOf(const Picture& picture) {
+  if (!picture.source || !picture.source->alignment.measurable) return std::nullopt;
+  const Alignment& a = picture.source->alignment;
+  return {{{"shift_x", a.shift_x},
+           {"shift_y", a.shift_y},
+           {"scale_x", a.scale_x},
+           {"scale_y", a.scale_y},
+           {"confidence", a.confidence},
+           {"uncertainty", a.uncertainty}}};
+}
+
 void BindPicture(py::module_& module) {
   py::class_<Progress>(module, "Progress")
       .def_property_readonly("stage", &StageName)
@@ -139,6 +159,11 @@ void BindPicture(py::module_& module) {
       .def_readonly("cfg", &Picture::cfg)
       .def_readonly("seed", &Picture::seed)
       .def_readonly("strength", &Picture::strength)
+      .def_readonly("prompt_truncated", &Picture::prompt_truncated)
+      .def_readonly("notes", &Picture::notes)
+      .def_readonly("png_text", &Picture::png_text)
+      .def_property_readonly("seconds", &SecondsOf)
+      .def_property_readonly("alignment", &AlignmentOf)
       .def("array", [](const Picture& picture) { return ArrayOf(picture.image()); });
 }
 
@@ -168,10 +193,11 @@ void BindFiles(py::module_& module) {
   module.def("decode_mask", [array_of_mask](const py::bytes& bytes, const std::string& where) {
     return array_of_mask(DecodeMask(static_cast<std::string_view>(bytes), where).image);
   });
-  module.def("write_png", [](const std::filesystem::path& path, const Bytes& rgb) {
+  module.def("write_png", [](const std::filesystem::path& path, const Bytes& rgb,
+                             const std::map<std::string, std::string>& text) {
     const RgbImage image = RgbOf(rgb);
     const py::gil_scoped_release unlocked;
-    WritePng(path, image);
+    WritePng(path, image, text);
   });
 }
 
@@ -180,6 +206,7 @@ void BindFiles(py::module_& module) {
 
 PYBIND11_MODULE(_core, module) {
   module.attr("__version__") = qwen_image::Version();
+  module.attr("MAX_THREADS") = qwen_image::kMaxThreads;
   py::register_exception_translator(&qwen_image::TranslateErrors);
   qwen_image::BindModelTypes(module);
   qwen_image::BindRequest(module);

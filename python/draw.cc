@@ -101,6 +101,11 @@ Picture Draw(const Pipeline& pipeline, const GenerateRequest& request, const py:
       on_preview(ArrayOf(image));
     };
   }
+  hooks.on_wait = [&] {
+    hooks.cancel->ThrowIfCancelled();
+    const py::gil_scoped_acquire lock;
+    RaiseSignals();
+  };
   const py::gil_scoped_release unlocked;
   const Drawing drawing;  // ends before Python's lock is asked for
   hooks.cancel = &drawing.cancel;

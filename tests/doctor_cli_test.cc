@@ -117,7 +117,7 @@ TEST_F(DoctorCli, KnowsAFileForWhatItIs) {
   EXPECT_THAT(Findings(transformer),
               AllOf(HasSubstr("text_encoder: is missing"), HasSubstr("vae: is missing")));
   EXPECT_THAT(Findings(Describe({kSource / "tests/goldens/loras/peft.safetensors"}, kNotUsable)),
-              HasSubstr("a LoRA; add it to a model with --lora"));
+              HasSubstr("a LoRA, which is added to a model"));
   EXPECT_THAT(Findings(Describe({"absent"}, kNotUsable)), HasSubstr("there is no model absent"));
   const Json not_pulled = Describe({"owner/name"}, kNotUsable);
   EXPECT_THAT(Findings(not_pulled), HasSubstr("qwen-image pull owner/name"));

@@ -92,14 +92,14 @@ TEST_F(FormatsCli, AFolderOfComfyUi) {
   const RunResult two = Generate({"--model", "comfy", "-o", "b.png"});
   EXPECT_EQ(two.exit_code, kBadInput);
   EXPECT_THAT(two.err,
-              AllOf(HasSubstr("several files; choose one with --transformer"), HasSubstr("other.gguf")));
+              AllOf(HasSubstr("several files; choose one as the transformer"), HasSubstr("other.gguf")));
 }
 
-TEST_F(FormatsCli, WhatIsMissingIsSaidWithItsOption) {
+TEST_F(FormatsCli, WhatIsMissingIsSaidByName) {
   const RunResult result = Generate({"--model", Part("transformer", "transformer_q8_0.gguf")});
   EXPECT_EQ(result.exit_code, kBadInput);
   EXPECT_THAT(result.err, AllOf(HasSubstr("missing: text_encoder, vae, tokenizer"),
-                                HasSubstr("--text-encoder … --vae … --tokenizer")));
+                                HasSubstr("or the parts one by one")));
 }
 
 TEST_F(FormatsCli, AWrongFileIsNamedForWhatItIs) {

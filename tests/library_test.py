@@ -55,9 +55,15 @@ class InstalledTree(unittest.TestCase):
         return done.stdout
 
     def pkg_config(self, *arguments):
-        return self.run_command(
-            "pkg-config", *arguments, "qwen_image", PKG_CONFIG_PATH=self.prefix / LIBDIR / "pkgconfig"
-        ).split()
+        """Of a folder with a space in its name."""
+        spaced = self.folder / "moved here"
+        if not spaced.exists():
+            spaced.symlink_to(self.prefix)
+        printed = self.run_command(
+            "pkg-config", *arguments, "qwen_image", PKG_CONFIG_PATH=spaced / LIBDIR / "pkgconfig"
+        )
+        self.assertIn("moved\\ here", printed)
+        return shlex.split(printed)
 
     def draw_with_the_program(self):
         """The installed one finds its model by itself."""
@@ -81,14 +87,31 @@ class InstalledTree(unittest.TestCase):
         header = (self.prefix / "include/qwen_image/c_api.h").read_text(encoding="utf-8")
         in_c = set(re.findall(r"QWEN_IMAGE_API[^;(]*?(qwen_image_\w+)\(", header))
         self.assertGreater(len(in_c), 40)
-        pipeline = "Pipeline ~Pipeline defaults variant edits loras threads Check Generate RunId".split()
+        pipeline = "Pipeline ~Pipeline operator= defaults variant edits loras threads Check Generate RunId".split()
         functions = "DecodeImage DecodeMask EncodePng InstallTruncationGuard ReadImage ReadMask RemoveResumeState".split()
         functions += ["ToGrey", "Version", "WritePng"]
         in_cxx = {f"qwen_image::Pipeline::{name}" for name in pipeline}
-        in_cxx |= {f"qwen_image::{name}" for name in functions}
+        in_cxx |= {f"qwen_image::{name}" for name in (*functions, "Picture::SavePng")}
         of_error = {name for name in exported if re.search(r"\bqwen_image::Error\b", name)}
         self.assertIn("typeinfo for qwen_image::Error", of_error)
         self.assertEqual(exported - of_error, in_c | in_cxx)
+
+    def test_the_docs_name_what_the_library_needs(self):
+        text = (SOURCE / "docs/library.md").read_text(encoding="utf-8")
+        needed = re.search(r"At run time the library needs (.*?), in the\s", text, re.S).group(1)
+        found = re.findall(r"NEEDED.*\[(\w+)\.so", self.run_command("readelf", "-d", self.library).replace("-", "_"))
+        of_every_program = {"libc", "libm", "libgcc_s", "ld_linux_x86_64", "ld_linux_aarch64"}
+        self.assertEqual(set(re.findall(r"lib\w+", needed)), set(found) - of_every_program)
+
+    def test_links_of_the_documents_lead_somewhere(self):
+        links = 0
+        for document in (self.prefix / "share/doc/qwen_image").rglob("*.md"):
+            text = document.read_text(encoding="utf-8")
+            for link in re.findall(r"\]\(([^)#\s]+)", text):
+                if "://" not in link:
+                    self.assertTrue((document.parent / link).exists(), f"{document.name}: {link}")
+                    links += 1
+        self.assertGreater(links, 40)
 
     def test_examples_with_cmake(self):
         build = self.folder / "examples"
@@ -97,10 +120,22 @@ class InstalledTree(unittest.TestCase):
         for program in ("generate", "generate_c"):
             self.run_command(build / program, self.model, PROMPT, f"{program}.png")
             np.testing.assert_array_equal(pixels(self.folder / f"{program}.png"), self.draw_with_the_program())
+            settings = [Image.open(self.folder / f"{name}.png").text for name in (program, "program")]
+            self.assertEqual(settings[0], settings[1])
         self.run_command(build / "edit", self.model, "make the circle green", "generate.png", "edit.png")
         arguments = "edit,make the circle green,-i,generate.png,--steps=4,-q,-o,program_edit.png".split(",")
         self.run_command(self.prefix / "bin/qwen-image", *arguments)
         np.testing.assert_array_equal(pixels(self.folder / "edit.png"), pixels(self.folder / "program_edit.png"))
+
+        mask = np.zeros((128, 128), np.uint8)
+        mask[:, 64:] = 255
+        Image.fromarray(mask).save(self.folder / "mask.png")
+        self.run_command(build / "repair", self.model, "a yellow star", "generate.png", "mask.png", "repair.png")
+        arguments = "generate,--from,repair.png,--init-image,generate.png,--mask,mask.png,-q,-o,program_repair.png".split(",")
+        self.run_command(self.prefix / "bin/qwen-image", *arguments)
+        repaired = pixels(self.folder / "repair.png")
+        np.testing.assert_array_equal(repaired, pixels(self.folder / "program_repair.png"))
+        np.testing.assert_array_equal(repaired[:, :64], pixels(self.folder / "generate.png")[:, :64])
 
     def test_examples_with_pkg_config(self):
         strict = ["-pedantic", "-Wall", "-Wextra", "-Werror"]
@@ -154,8 +189,8 @@ class InstalledTree(unittest.TestCase):
                 typed += 1
         self.assertGreaterEqual((typed, written), (5, 4))
         drawn = {path.stem: pixels(path) for path in folder.glob("*.png")}
-        self.assertLessEqual({"from_cpp", "from_c", "from_python"}, set(drawn))
-        for name in ("from_c", "from_python"):
+        self.assertLessEqual({"from_cpp", "from_settings", "from_c", "from_python"}, set(drawn))
+        for name in ("from_settings", "from_c", "from_python"):
             np.testing.assert_array_equal(drawn[name], drawn["from_cpp"])
 
 

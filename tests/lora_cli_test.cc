@@ -146,7 +146,7 @@ TEST_F(LoraCli, ALoraIsNoModel) {
                                                 {"--model", tiny, "--transformer", Lora("kohya")}}) {
     const RunResult run = Draw("x.png", model);
     EXPECT_EQ(run.exit_code, 3) << model[0];
-    EXPECT_THAT(run.err, HasSubstr("a LoRA; add it to a model with --lora")) << model[0];
+    EXPECT_THAT(run.err, HasSubstr("a LoRA, which is added to a model")) << model[0];
   }
 }
 

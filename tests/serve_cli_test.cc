@@ -138,7 +138,8 @@ TEST_F(Serve, TheKeyMayComeFromTheEnvironment) {
 
 TEST_F(Serve, RefusesWhatCannotBeServed) {
   ExpectRefused({"serve", "--host", "0.0.0.0", "--jobs-dir", "/dev/null/x"}, kCannotWrite, "/dev/null/x");
-  ExpectRefused({"serve", "--port", "99999"}, kUsage, "--port");
+  for (const char* port : {"70000", "-1", "http"})
+    ExpectRefused({"serve", "--port", port}, kUsage, "they go from 1 to 65535, and 0 takes any that is free");
   ExpectRefused({"serve", "--queue", "0"}, kUsage, "--queue");
   const RunResult open = Run({"serve", "--host", "0.0.0.0", "--port", "0", "--jobs-dir", "jobs"});
   EXPECT_EQ(open.exit_code, kUsage);

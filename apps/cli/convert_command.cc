@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "core/fail.h"
+#include "core/threads.h"
 #include "model_options.h"
 #include "options.h"
 #include "pipeline/convert.h"
@@ -178,7 +179,7 @@ void AddConvertOptions(CLI::App& command, ConvertCommandOptions& o) {
   command.add_flag("--overwrite", o.overwrite,
                    "Replace a model that is there, or an unfinished conversion with other options");
   command.add_option("-t,--threads", o.threads, "Threads (default: all processors)")
-      ->check(CLI::Range(1, 1024));
+      ->check(CLI::Range(1, kMaxThreads));
   command.add_flag("--json", o.json, "Print one JSON object: every tensor's type, size and error");
   command.add_flag("-q,--quiet", o.quiet, "Print the last line only, no tables and no progress");
   AddModelOptions(command, o.files);

@@ -3,6 +3,7 @@
 #include <CLI/CLI.hpp>
 
 #include "core/fail.h"
+#include "core/threads.h"
 #include "files/json.h"
 #include "files/text.h"
 #include "model_options.h"
@@ -148,7 +149,7 @@ void AddDoctorOptions(CLI::App& command, DoctorOptions& o) {
   command.add_option("path", o.path, "The model: a folder, a file, or owner/name (the same as --model)");
   AddModelOptions(command, o.files);
   command.add_option("-t,--threads", o.threads, "Threads of the estimate (default: all processors)")
-      ->check(CLI::Range(1, 1024));
+      ->check(CLI::Range(1, kMaxThreads));
   command.add_flag("--json", o.json, "Print one JSON object");
   RefuseEmptyValues(command, {});
   command.footer(

@@ -14,6 +14,7 @@
 #include "picture_record.h"
 #include "print.h"
 #include "progress.h"
+#include "weights/model_name.h"
 
 namespace qwen_image {
 namespace {

@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "core/fail.h"
+#include "core/threads.h"
 #include "inspect_report.h"
 #include "print.h"
 #include "progress.h"
@@ -100,7 +101,7 @@ void AddInspectOptions(CLI::App& command, InspectCommandOptions& o) {
                   "With two paths: relative errors ‖B − A‖ / ‖A‖ of a tensor up to this count as equal")
       ->check(CLI::Range(0.0, std::numeric_limits<double>::max()));
   command.add_option("-t,--threads", o.threads, "Threads (default: all processors)")
-      ->check(CLI::Range(1, 1024));
+      ->check(CLI::Range(1, kMaxThreads));
   command.add_flag("--json", o.json, "Print one JSON object");
   command.add_flag("-q,--quiet", o.quiet, "Print totals and findings only, no table and no progress");
   command.footer(

@@ -12,6 +12,7 @@
 #include "files/text.h"
 #include "hub/hub_cache.h"
 #include "hub/hub_environment.h"
+#include "weights/variant.h"
 
 namespace qwen_image {
 namespace {
@@ -78,7 +79,7 @@ void AddModelOptions(CLI::App& command, ModelFiles& files) {
   command
       .add_option("--variant", files.variant,
                   "What the model is, where its files do not tell: qwen-image, edit, edit-2509, edit-2511")
-      ->check(CLI::IsMember({"qwen-image", "edit", "edit-2509", "edit-2511"}))
+      ->check(CLI::IsMember(kVariantNames))
       ->group(group);
   command
       .add_option_function<std::vector<std::string>>(
@@ -110,14 +111,6 @@ ModelFiles FindModel(ModelFiles named) {
   }
   Fail(ErrorKind::kBadInput,
        "the embedded model was not found beside the program; say which one to use with --model FOLDER");
-}
-
-std::string ModelName(const ModelFiles& files) {
-  std::error_code error;
-  const fs::path full =
-      fs::absolute(files.model.empty() ? files.transformer : files.model, error).lexically_normal();
-  const fs::path folder = full.has_filename() ? full : full.parent_path();  // also for "models/tiny/"
-  return RepoOfSnapshot(folder).value_or(folder.filename().string());
 }
 
 std::string ModelArguments(const ModelFiles& files) {

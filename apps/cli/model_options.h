@@ -17,10 +17,6 @@ void AddModelOptions(CLI::App& command, ModelFiles& files);
 // Throws Error kBadInput if there is none.
 ModelFiles FindModel(ModelFiles named);
 
-// What a model is called in records: the name of its folder or transformer, without the way there, or
-// OWNER/NAME.
-std::string ModelName(const ModelFiles& files);
-
 // The options that name these files, for a command to be typed again.
 std::string ModelArguments(const ModelFiles& files);
 

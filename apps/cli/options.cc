@@ -5,6 +5,7 @@
 #include <random>
 
 #include "core/fail.h"
+#include "core/threads.h"
 #include "files/numbers.h"
 #include "files/text.h"
 #include "model_options.h"
@@ -96,17 +97,7 @@ void AddDrawOptions(CLI::App& command, GenerateOptions& o) {
       ->excludes(prompt_cache)
       ->group(kPrompt);
 
-  command
-      .add_option(
-          "--precision", o.precision,
-          "How layers with quantized weights are computed. fast (the default): with inputs of 8 bits, or "
-          "16 where 8 are too few; exact: in fp32, several times slower. Other layers are always exact")
-      ->check(CLI::IsMember({"exact", "fast"}))
-      ->group(kMachine);
-  AddDeviceOption(command, o.device)->group(kMachine);
-  command.add_option("-t,--threads", o.threads, "Threads (default: all processors)")
-      ->check(CLI::Range(1, 1024))
-      ->group(kMachine);
+  AddMachineOptions(command, o.precision, o.device, o.threads, o.ignore_memory);
   command
       .add_option("--vae-tiling", o.vae_tiling,
                   "Decode in tiles to save memory: auto (above 1536x1536), on, off")
@@ -121,9 +112,6 @@ void AddDrawOptions(CLI::App& command, GenerateOptions& o) {
       .add_option("--resume-dir", o.resume_dir,
                   "Keep the state after every step in this folder; the same command goes on from there if it "
                   "was killed")
-      ->group(kMachine);
-  command
-      .add_flag("--ignore-memory", o.ignore_memory, "Try even if the model does not seem to fit in memory")
       ->group(kMachine);
 
   command.add_flag("-q,--quiet", o.quiet, "Print errors only")->group(kReporting);
@@ -160,6 +148,23 @@ void CheckValues(CLI::App& command) {
 }
 
 }  // namespace
+
+void AddMachineOptions(CLI::App& command, std::string& precision, std::string& device, int& threads,
+                       bool& ignore_memory) {
+  command
+      .add_option(
+          "--precision", precision,
+          "How layers with quantized weights are computed. fast (the default): with inputs of 8 bits, or "
+          "16 where 8 are too few; exact: in fp32, several times slower. Other layers are always exact")
+      ->check(CLI::IsMember({"exact", "fast"}))
+      ->group(kMachine);
+  AddDeviceOption(command, device)->group(kMachine);
+  command.add_option("-t,--threads", threads, "Threads (default: all processors)")
+      ->check(CLI::Range(1, kMaxThreads))
+      ->group(kMachine);
+  command.add_flag("--ignore-memory", ignore_memory, "Try even if the model does not seem to fit in memory")
+      ->group(kMachine);
+}
 
 void AddGenerateOptions(CLI::App& command, GenerateOptions& o) {
   AddDrawOptions(command, o);

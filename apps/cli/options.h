@@ -78,6 +78,9 @@ struct GenerateOptions {
 // Declare the options of `generate` and of `edit`; they are filled in when the app parses.
 void AddGenerateOptions(CLI::App& command, GenerateOptions& options);
 void AddEditOptions(CLI::App& command, GenerateOptions& options);
+// What `serve` shares with them, in the group "Machine".
+void AddMachineOptions(CLI::App& command, std::string& precision, std::string& device, int& threads,
+                       bool& ignore_memory);
 void AddDebugOptions(CLI::App& app, DebugOptions& options);
 // An empty value is a script's variable that was never set; CLI11 would take it for "not given".
 void RefuseEmptyValues(CLI::App& command, const std::set<std::string>& may_be_empty);

@@ -5,6 +5,7 @@
 #include "files/text.h"
 #include "model_options.h"
 #include "weights/config_reader.h"
+#include "weights/model_name.h"
 
 namespace qwen_image {
 namespace {

@@ -1,25 +1,50 @@
 #include "serve_command.h"
 
+#if __has_include(<malloc.h>)
+#include <malloc.h>
+#endif
+
 #include <CLI/CLI.hpp>
 #include <mutex>
 
 #include "../server/server.h"
 #include "cache_folder.h"
 #include "core/fail.h"
+#include "files/numbers.h"
+#include "files/text.h"
 #include "model_options.h"
 #include "options.h"
 #include "print.h"
 #include "qwen_image/cancel.h"
+#include "weights/model_name.h"
 
 namespace qwen_image {
 namespace {
 
 constexpr const char* kKeyVariable = "QWEN_IMAGE_API_KEY";
 
+// CLI11 would only say that the number cannot be converted.
+std::string CheckPort(const std::string& text) {
+  const auto port = ParseWhole(text);
+  if (port && *port <= 65535) return "";
+  return fmt::format("{} is no port; they go from 1 to 65535, and 0 takes any that is free", Quoted(text));
+}
+
 std::filesystem::path JobsFolder(const ServeOptions& o) {
   if (!o.jobs_dir.empty()) return o.jobs_dir;
   if (const auto folder = DataFolder("jobs")) return *folder;
   Fail(ErrorKind::kUsage, "neither XDG_DATA_HOME nor HOME is set; say where to keep jobs with --jobs-dir");
+}
+
+// Once a buffer of up to 32 MB has been freed, glibc takes the next ones of that size from its heaps, of
+// which every thread has one, and does not give them back: a server that was sent a few large pictures would
+// hold hundreds of megabytes for as long as it runs. With a fixed limit, larger buffers go back to the system
+// when they are freed.
+void GiveBackLargeBuffers() {
+#ifdef __GLIBC__
+  constexpr int kLarge = 4 << 20;
+  mallopt(M_MMAP_THRESHOLD, kLarge);
+#endif
 }
 
 void Say(const server::Server& server, const ServeOptions& o, const std::string& model) {
@@ -30,11 +55,13 @@ void Say(const server::Server& server, const ServeOptions& o, const std::string&
 }  // namespace
 
 void AddServeOptions(CLI::App& command, ServeOptions& o) {
-  const char *network = "Network", *work = "Jobs", *machine = "Machine";
+  const char *network = "Network", *work = "Jobs";
   AddModelOptions(command, o.files);
   command.add_option("--host", o.host, "The address to listen on (default: 127.0.0.1, this machine only)")
       ->group(network);
-  command.add_option("--port", o.port, "The port (default: 8080; 0: any that is free)")->group(network);
+  command.add_option("--port", o.port, "The port, 1 to 65535 (default: 8080; 0: any that is free)")
+      ->check(CheckPort)
+      ->group(network);
   command
       .add_option(
           "--api-key", o.api_key,
@@ -59,22 +86,15 @@ void AddServeOptions(CLI::App& command, ServeOptions& o) {
   command.add_option("--queue", o.queue, "Jobs that may wait; more are told to come again (default: 16)")
       ->check(CLI::Range(int64_t{1}, int64_t{1000}))
       ->group(work);
-  command.add_option("--keep", o.keep, "Finished jobs that are kept; the oldest go first (default: 200)")
+  command
+      .add_option("--keep", o.keep, "Jobs with pictures that are kept; the oldest go first (default: 200)")
       ->check(CLI::Range(int64_t{1}, int64_t{100000}))
       ->group(work);
-  command.add_option("--precision", o.precision, "fast (the default) or exact, as in generate")
-      ->check(CLI::IsMember({"exact", "fast"}))
-      ->group(machine);
-  command.add_option("-t,--threads", o.threads, "Threads (default: all processors)")
-      ->check(CLI::Range(1, 1024))
-      ->group(machine);
+  AddMachineOptions(command, o.precision, o.device, o.threads, o.ignore_memory);
   command
       .add_flag("--no-prompt-cache", o.no_prompt_cache,
                 "Neither keep embeddings of prompts on disk nor use those of earlier runs")
-      ->group(machine);
-  command
-      .add_flag("--ignore-memory", o.ignore_memory, "Try even if the model does not seem to fit in memory")
-      ->group(machine);
+      ->group("Machine");
   command.add_flag("-q,--quiet", o.quiet, "No log of requests and jobs on stderr")->group("Reporting");
   RefuseEmptyValues(command, {});
   command.footer(
@@ -86,11 +106,13 @@ void AddServeOptions(CLI::App& command, ServeOptions& o) {
 }
 
 int RunServe(const ServeOptions& o, const CancelFlag& cancel) {
+  GiveBackLargeBuffers();
   const ModelFiles model = FindModel(o.files);
-  const Precision precision = o.precision == "exact" ? Precision::kExact : Precision::kFast;
+  const Precision precision = PrecisionOf(o.precision, o.device);
   const Pipeline pipeline(model, {.threads = o.threads,
                                   .check_memory = !o.ignore_memory,
                                   .precision = precision,
+                                  .device = DeviceOf(o.device),
                                   .prompt_cache = o.no_prompt_cache ? "" : PromptCacheFolder().value_or("")});
   server::ServerSettings settings;
   settings.http.host = o.host;

@@ -3,6 +3,7 @@
 #include <fmt/chrono.h>
 
 #include <algorithm>
+#include <limits>
 #include <map>
 
 #include "core/fail.h"
@@ -10,12 +11,34 @@
 #include "files/base64.h"
 #include "files/text.h"
 #include "http_error.h"
+#include "pipeline/settings.h"
+#include "weights/memory.h"
 
 namespace qwen_image::server {
 namespace {
 
 constexpr std::string_view kPrefix = "/sdapi/v1/";
 constexpr const char* kSampler = "Euler";  // diffusers' FlowMatchEulerDiscrete: the only one
+constexpr int64_t kTheirUnit = 8;          // sides are multiples of it
+
+// Their names for what MakeJobRequest knows.
+constexpr std::pair<const char*, const char*> kNames[] = {
+    {"prompt", "prompt"}, {"negative_prompt", "negative_prompt"},
+    {"seed", "seed"},     {"steps", "steps"},
+    {"cfg_scale", "cfg"}, {"width", "width"},
+    {"height", "height"}, {"denoising_strength", "strength"}};
+
+// The same error with the name that the request has for the field.
+FieldError WithTheirName(const FieldError& error) {
+  for (const auto& [theirs, ours] : kNames) {
+    if (error.field() != ours) continue;
+    const std::string subject = std::string(ours) + " ";
+    const bool named = error.message().starts_with(subject);
+    return {theirs,
+            named ? fmt::format("{} {}", theirs, error.message().substr(subject.size())) : error.message()};
+  }
+  return error;
+}
 
 bool IsOff(const Json& value) {
   return value.is_null() || value == false || value == "" || value == "None" ||
@@ -25,12 +48,11 @@ bool IsOff(const Json& value) {
 // Tools send dozens of fields, most of them switched off. What would change the picture, and cannot be done
 // here, is refused; the rest is passed over, as it is there.
 void RefuseOtherFeatures(const Fields& fields) {
-  for (const char* name :
-       {"enable_hr", "tiling", "restore_faces", "styles", "script_name", "alwayson_scripts",
-        "refiner_checkpoint", "subseed_strength", "resize_mode", "firstpass_image"}) {
+  for (const char* name : {"enable_hr", "tiling", "restore_faces", "styles", "script_name",
+                           "alwayson_scripts", "refiner_checkpoint", "subseed_strength", "firstpass_image"}) {
     const Json* value = fields.Find(name);
     if (value && !IsOff(*value))
-      Fail(ErrorKind::kUsage, "{} is not offered by this server; leave it out", name);
+      throw FieldError(name, fmt::format("{} is not offered by this server; leave it out", name));
   }
 }
 
@@ -41,13 +63,7 @@ void CheckModel(const Json& options, const Pipeline& pipeline) {
        named->is_string() ? Quoted(named->get<std::string>()) : "named", ModelId(pipeline));
 }
 
-// Their names for what MakeJobRequest knows.
 Json OurSettings(const Fields& fields, const Json& body) {
-  static const std::map<std::string, std::string> kNames = {
-      {"prompt", "prompt"}, {"negative_prompt", "negative_prompt"},
-      {"seed", "seed"},     {"steps", "steps"},
-      {"cfg_scale", "cfg"}, {"width", "width"},
-      {"height", "height"}, {"denoising_strength", "strength"}};
   Json settings = Json::object();
   for (const auto& [theirs, ours] : kNames) {
     if (body.contains(theirs)) settings[ours] = body[theirs];
@@ -56,10 +72,27 @@ Json OurSettings(const Fields& fields, const Json& body) {
   const int64_t pictures =
       fields.Whole("batch_size", 1, most).value_or(1) * fields.Whole("n_iter", 1, most).value_or(1);
   if (pictures > most)
-    Fail(ErrorKind::kUsage, "batch_size times n_iter is {}; at most {} pictures are drawn", pictures, most);
+    throw FieldError("batch_size", fmt::format("batch_size times n_iter is {}; at most {} pictures are drawn",
+                                               pictures, most));
   settings["n"] = pictures;
   if (!settings.contains("prompt")) settings["prompt"] = "";  // as theirs
   return settings;
+}
+
+// Tools offer sides in steps of 8; the next smaller one of ours is near enough, if it is said. A note, or
+// nothing.
+std::string RoundSides(Json& settings) {
+  std::string note;
+  for (const char* name : {"width", "height"}) {
+    if (!settings.contains(name) || !settings[name].is_number_integer()) continue;
+    const auto asked = settings[name].get<int64_t>();
+    if (asked <= 0 || asked % kTheirUnit != 0 || asked % kPixelsPerToken == 0) continue;
+    const int64_t side = std::max(asked - kTheirUnit, kPixelsPerToken);
+    settings[name] = side;
+    note +=
+        fmt::format("{}a {} of {} instead of {}", note.empty() ? "drawn with " : " and ", name, side, asked);
+  }
+  return note.empty() ? note : note + fmt::format(": the model's sides are multiples of {}", kPixelsPerToken);
 }
 
 // One line per setting, as such tools keep it with a picture.
@@ -97,18 +130,13 @@ Json InfoOf(const Job& job, const std::string& model) {
           {"extra_generation_params", Json::object()},
           {"index_of_first_image", 0},
           {"infotexts", texts},
+          {"notes", job.notes},
           {"styles", Json::array()}};
 }
 
-HttpResponse ImagesReply(const HttpRequest& request, const Jobs& jobs, const Job& job, const Json& parameters,
-                         const std::string& model) {
+HttpResponse ImagesReply(const Jobs& jobs, const Job& job, const Json& parameters, const std::string& model) {
   Json images = Json::array();
-  for (size_t i = 0; i < job.images.size(); ++i) {
-    const auto png = jobs.ReadPng(job.id, static_cast<int64_t>(i));
-    if (!png)
-      return ErrorResponse(request, 500, ErrorType(500), "a picture was removed before it could be sent");
-    images.push_back(EncodeBase64(*png));
-  }
+  for (size_t i = 0; i < job.images.size(); ++i) images.push_back(Base64Picture(jobs, job, i));
   const std::string info = InfoOf(job, model).dump(-1, ' ', false, Json::error_handler_t::replace);
   return JsonResponse({{"images", images}, {"parameters", parameters}, {"info", info}});
 }
@@ -120,7 +148,23 @@ JobPictures PicturesOf(const Fields& fields) {
   pictures.init_name = "init_images[0]";
   pictures.init_image = DecodePictureText(pictures.init_name, list->front());
   if (const Json* mask = fields.Find("mask")) pictures.mask = DecodePictureText("mask", *mask);
+  pictures.invert_mask = fields.Whole("inpainting_mask_invert", 0, 1).value_or(0) == 1;
+  constexpr int64_t kResize = 0, kCropAndResize = 1, kFill = 2, kLatentUpscale = 3;
+  const int64_t mode = fields.Whole("resize_mode", kResize, kLatentUpscale).value_or(kResize);
+  if (mode >= kFill)
+    fields.Refuse("resize_mode",
+                  "0 (stretch to the size) or 1 (crop to its shape; the others are not offered)");
+  pictures.crop_to_size = mode == kCropAndResize;
   return pictures;
+}
+
+// Where nothing is said, theirs; 0 would leave the picture as it is.
+double StrengthOf(const Fields& fields) {
+  constexpr double kTheirDefault = 0.75;
+  const double strength = fields.Number("denoising_strength").value_or(kTheirDefault);
+  if (strength == 0)
+    fields.Refuse("denoising_strength", "more than 0, up to 1, since 0 leaves the picture as it is");
+  return strength;
 }
 
 Reply Draw(const HttpRequest& request, const Pipeline& pipeline, Jobs& jobs, bool from_picture) {
@@ -133,20 +177,19 @@ Reply Draw(const HttpRequest& request, const Pipeline& pipeline, Jobs& jobs, boo
   JobPictures pictures;
   if (from_picture) {
     pictures = PicturesOf(fields);
-    constexpr double kTheirDefault = 0.75;
-    if (!fields.Find("denoising_strength")) settings["strength"] = kTheirDefault;
+    settings["strength"] = StrengthOf(fields);
   } else {
     settings.erase("strength");  // there of a second pass, which is off
   }
+  const std::string note = RoundSides(settings);
   JobRequest job = MakeJobRequest(Fields(settings), pictures, pipeline);
-  if (fields.Whole("inpainting_mask_invert", 0, 1).value_or(0) == 1 && job.request.mask) {
-    for (uint8_t& value : job.request.mask->pixels) value = static_cast<uint8_t>(255 - value);
-  }
+  if (!note.empty()) job.notes.push_back(note);
   for (const char* picture : {"init_images", "mask"}) body.erase(picture);  // theirs are not sent back either
-  HttpRequest asked = {.id = request.id};
-  return DrawAndReply(request, jobs, std::move(job),
-                      [asked, &jobs, parameters = std::move(body), model = ModelId(pipeline)](
-                          const Job& drawn) { return ImagesReply(asked, jobs, drawn, parameters, model); });
+  return DrawAndReply(
+      request, jobs, std::move(job),
+      [&jobs, parameters = std::move(body), model = ModelId(pipeline)](const HttpRequest&, const Job& drawn) {
+        return ImagesReply(jobs, drawn, parameters, model);
+      });
 }
 
 std::optional<Job> RunningJob(const Jobs& jobs) {
@@ -157,7 +200,8 @@ std::optional<Job> RunningJob(const Jobs& jobs) {
   return *running;
 }
 
-Json ProgressJson(const std::optional<Job>& job) {
+// preview: PNG, or empty
+Json ProgressJson(const std::optional<Job>& job, const std::string& preview) {
   const JobProgress p = job ? job->progress : JobProgress{};
   const std::string started =
       job ? fmt::format("{:%Y%m%d%H%M%S}", fmt::gmtime(static_cast<std::time_t>(job->started / 1000))) : "0";
@@ -173,31 +217,62 @@ Json ProgressJson(const std::optional<Job>& job) {
             {"job_no", p.picture},
             {"sampling_step", p.step},
             {"sampling_steps", p.steps}}},
-          {"current_image", nullptr},
+          {"current_image", preview.empty() ? Json() : Json(EncodeBase64(preview))},
           {"textinfo", p.stage.empty() ? Json() : Json(p.stage)}};
 }
 
-// What tools ask before they draw.
-std::optional<Json> Answer(const std::string& name, const Pipeline& pipeline, const Jobs& jobs) {
-  const std::string id = ModelId(pipeline);
-  if (name == "progress") return ProgressJson(RunningJob(jobs));
-  if (name == "sd-models") {
-    return Json::array({{{"title", id},
-                         {"model_name", id},
-                         {"hash", nullptr},
-                         {"sha256", nullptr},
-                         {"filename", id},
-                         {"config", nullptr}}});
-  }
-  if (name == "samplers")
-    return Json::array({{{"name", kSampler}, {"aliases", {"euler"}}, {"options", Json::object()}}});
-  if (name == "options") return Json{{"sd_model_checkpoint", id}, {"samples_format", "png"}};
-  if (name == "cmd-flags") return Json{{"api", true}};
-  // What there is none of.
-  for (const char* none : {"loras", "upscalers", "sd-vae", "prompt-styles"}) {
-    if (name == none) return Json::array();
-  }
-  return std::nullopt;
+Json Progress(const HttpRequest& request, Jobs& jobs) {
+  const std::optional<Job> job = RunningJob(jobs);
+  const auto skip = request.query.find("skip_current_image");
+  const bool skipped = skip != request.query.end() &&
+                       (skip->second == "true" || skip->second == "True" || skip->second == "1");
+  return ProgressJson(job, job && !skipped ? jobs.Preview(job->id) : "");
+}
+
+// What this process holds and may still take.
+Json MemoryJson() {
+  const int64_t used = MemoryInUse().resident, free = AvailableMemory();
+  const Json none = {{"error", "unavailable"}};
+  const bool known = free < std::numeric_limits<int64_t>::max();
+  return {{"ram", known ? Json{{"free", free}, {"used", used}, {"total", used + free}} : none},
+          {"cuda", none}};
+}
+
+// What tools ask before they draw, and does not change.
+std::optional<Json> Fact(const std::string& name, const std::string& id) {
+  const Json nothing = Json::array();
+  const std::map<std::string_view, Json> facts = {
+      {"sd-models",
+       {{{"title", id},
+         {"model_name", id},
+         {"hash", nullptr},
+         {"sha256", nullptr},
+         {"filename", id},
+         {"config", nullptr}}}},
+      {"samplers", {{{"name", kSampler}, {"aliases", {"euler"}}, {"options", Json::object()}}}},
+      {"schedulers",
+       {{{"name", "automatic"},  // the model's own
+         {"label", "Automatic"},
+         {"aliases", nullptr},
+         {"default_rho", -1.0},
+         {"need_inner_model", false}}}},
+      {"options", {{"sd_model_checkpoint", id}, {"samples_format", "png"}}},
+      {"cmd-flags", {{"api", true}}},
+      {"embeddings", {{"loaded", Json::object()}, {"skipped", Json::object()}}},
+      {"scripts", {{"txt2img", nothing}, {"img2img", nothing}}},
+      // What there is none of.
+      {"loras", nothing},
+      {"upscalers", nothing},
+      {"latent-upscale-modes", nothing},
+      {"sd-vae", nothing},
+      {"hypernetworks", nothing},
+      {"face-restorers", nothing},
+      {"realesrgan-models", nothing},
+      {"prompt-styles", nothing},
+      {"script-info", nothing},
+      {"extensions", nothing}};
+  const auto found = facts.find(name);
+  return found == facts.end() ? std::nullopt : std::optional(found->second);
 }
 
 std::optional<Reply> Route(const HttpRequest& request, const Pipeline& pipeline, Jobs& jobs) {
@@ -212,10 +287,11 @@ std::optional<Reply> Route(const HttpRequest& request, const Pipeline& pipeline,
     CheckModel(ParseBody(request.body), pipeline);
     return JsonResponse(Json::object());
   }
-  const std::optional<Json> answer = Answer(name, pipeline, jobs);
-  if (!answer) return std::nullopt;
+  const std::optional<Json> fact = Fact(name, ModelId(pipeline));
+  if (!fact && name != "progress" && name != "memory") return std::nullopt;
   if (auto other = OtherMethod(request, {"GET"})) return *other;
-  return JsonResponse(*answer);
+  if (fact) return JsonResponse(*fact);
+  return JsonResponse(name == "memory" ? MemoryJson() : Progress(request, jobs));
 }
 
 }  // namespace
@@ -224,13 +300,8 @@ std::optional<Reply> A1111Route(const HttpRequest& request, const Pipeline& pipe
   if (!request.path.starts_with(kPrefix)) return std::nullopt;
   try {
     return Route(request, pipeline, jobs);
-  } catch (const Error& error) {
-    // Their clients look for the reason in "detail".
-    HttpResponse response = ErrorResponse(request, error);
-    Json body = Json::parse(response.body);
-    body["detail"] = body["error"]["message"];
-    response.body = body.dump();
-    return response;
+  } catch (const FieldError& error) {
+    throw WithTheirName(error);
   }
 }
 

@@ -8,7 +8,7 @@
 
 namespace qwen_image::server {
 
-// None: the path is not one of these. Throws QueueFull.
+// None: the path is not one of these. Throws Error, QueueFull.
 std::optional<Reply> A1111Route(const HttpRequest& request, const Pipeline& pipeline, Jobs& jobs);
 
 }  // namespace qwen_image::server

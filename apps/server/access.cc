@@ -4,21 +4,15 @@
 #include <charconv>
 
 #include "core/fail.h"
+#include "files/base64.h"
 #include "files/digest.h"
 #include "files/text.h"
+#include "lower.h"
 
 namespace qwen_image::server {
 namespace {
 
 constexpr size_t kMinKey = 8;
-
-std::string Lower(std::string_view text) {
-  std::string lower(text);
-  for (char& c : lower) {
-    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
-  }
-  return lower;
-}
 
 // A page of another site that gets its name resolved to this machine (DNS rebinding) still sends that name.
 bool IsOurs(const AccessRules& rules, const RequestHead& head, const HostName& host) {
@@ -43,10 +37,16 @@ bool IsOwnOrigin(const std::string& origin, const HostName& host) {
   return matches("http://", 80) || matches("https://", 443);
 }
 
-bool HasKey(const AccessRules& rules, const std::string& authorization) {
-  constexpr std::string_view kScheme = "bearer ";
-  if (Lower(authorization.substr(0, kScheme.size())) != kScheme) return false;
-  return SameSecret(std::string_view(authorization).substr(kScheme.size()), rules.key);
+// As Bearer, or as the password of anybody: tools that speak AUTOMATIC1111's API know no other way.
+bool HasKey(const AccessRules& rules, std::string_view authorization) {
+  const size_t space = std::min(authorization.find(' '), authorization.size());
+  const std::string scheme = Lower(authorization.substr(0, space));
+  const std::string_view given = authorization.substr(std::min(space + 1, authorization.size()));
+  if (scheme == "bearer") return SameSecret(given, rules.key);
+  if (scheme != "basic") return false;
+  const std::string login = DecodeBase64(given).value_or("");
+  const size_t colon = login.find(':');
+  return colon != login.npos && SameSecret(std::string_view(login).substr(colon + 1), rules.key);
 }
 
 }  // namespace

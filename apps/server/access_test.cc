@@ -90,12 +90,20 @@ TEST(Access, KeyIsAskedFor) {
   rules.key = "correct-horse";
   RequestHead head = Head("localhost:8080");
   for (const char* given : {"", "Bearer", "Bearer ", "Bearer wrong", "Bearer correct-hors",
-                            "Bearer correct-horsee", "correct-horse", "Basic correct-horse"}) {
+                            "Bearer correct-horsee", "correct-horse", "Basic correct-horse", "Basic",
+                            "Basic ", "Basic Y29ycmVjdC1ob3JzZQ==",  // correct-horse
+                            "Basic bWU6d3JvbmctaG9yc2U=",            // me:wrong-horse
+                            "Basic bWU6",                            // me:
+                            "Basic Y29ycmVjdC1ob3JzZTptZQ==",        // correct-horse:me
+                            "Digest bWU6Y29ycmVjdC1ob3JzZQ=="}) {
     head.authorization = given;
     EXPECT_EQ(StatusOf(rules, head), 401) << given;
   }
-  head.authorization = "bearer correct-horse";
-  EXPECT_EQ(StatusOf(rules, head), 200);
+  for (const char* given : {"bearer correct-horse", "Basic bWU6Y29ycmVjdC1ob3JzZQ==",  // me:correct-horse
+                            "basic OmNvcnJlY3QtaG9yc2U="}) {                           // :correct-horse
+    head.authorization = given;
+    EXPECT_EQ(StatusOf(rules, head), 200) << given;
+  }
   head.authorization = "";
   head.is_public = true;
   EXPECT_EQ(StatusOf(rules, head), 200);

@@ -48,9 +48,16 @@ int StatusOf(const error_code& error) {
   return 400;
 }
 
-const char* MessageOf(int status) {
-  if (status == 431) return "the header of the request is too large";
-  if (status == 413) return "the body of the request is too large";
+std::string MessageOf(int status, const HttpSettings& settings) {
+  if (status == 431)
+    return fmt::format("the header of the request is too large; at most {} KiB are taken",
+                       settings.max_header_bytes >> 10);
+  if (status == 413)
+    return fmt::format(
+        "the body of the request is too large: at most {} MiB are taken, with all its pictures; make them "
+        "smaller, "
+        "or send them as JPEG",
+        settings.max_body_bytes >> 20);
   return "this is no HTTP request";
 }
 
@@ -209,7 +216,7 @@ Connection::Awaitable<bool> Connection::ServeOne() {
   if (error) {
     if (!IsBadRequest(error)) co_return false;
     const int status = StatusOf(error);
-    co_return co_await Refuse(record, status, MessageOf(status));
+    co_return co_await Refuse(record, status, MessageOf(status, settings));
   }
   const auto& message = parser.get();
   record.version = message.version();
@@ -244,13 +251,15 @@ Connection::Awaitable<bool> Connection::ServeOne() {
     if (error) {
       if (!IsBadRequest(error)) co_return false;
       const int status = StatusOf(error);
-      co_return co_await Refuse(record, status, MessageOf(status));
+      co_return co_await Refuse(record, status, MessageOf(status, settings));
     }
     HoldBody(parser.get().body().size());
     if (server_.body_bytes > settings.max_bodies_bytes) {
-      parser.get().body() = {};
+      std::exchange(parser.get().body(), std::string());  // an assignment would keep the room
       HoldBody(0);  // now, so that the others are not refused for it
-      co_return co_await Refuse(record, 503, "too many large requests at once; try again in a moment");
+      co_return co_await Refuse(record, 503,
+                                "other requests with large pictures are being read, and there is no room for "
+                                "this one yet; try again in a moment");
     }
   }
   record.request.body = std::move(parser.get().body());
@@ -261,9 +270,14 @@ Connection::Awaitable<bool> Connection::ServeOne() {
 }
 
 Connection::Awaitable<bool> Connection::Answer(Record& record) {
-  asio::awaitable<Reply> call = Call(server_.hooks, record.request);
-  Reply reply = co_await asio::co_spawn(server_.workers, std::move(call), asio::use_awaitable);
-  record.request.body = {};
+  Reply reply;
+  if (server_.hooks.is_quick && server_.hooks.is_quick(record.request.path)) {
+    reply = server_.hooks.handle(record.request);
+  } else {
+    asio::awaitable<Reply> call = Call(server_.hooks, record.request);
+    reply = co_await asio::co_spawn(server_.workers, std::move(call), asio::use_awaitable);
+  }
+  std::exchange(record.request.body, std::string());  // an assignment would keep the room
   HoldBody(0);  // a request that waits for its job holds no more than its job does
   if (auto* response = std::get_if<HttpResponse>(&reply))
     co_return co_await Send(record, std::move(*response));

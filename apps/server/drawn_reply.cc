@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include "core/fail.h"
+#include "files/base64.h"
 #include "http_error.h"
 
 namespace qwen_image::server {
@@ -23,14 +25,24 @@ HttpResponse FailedJobResponse(const HttpRequest& request, const Job& job) {
   return ErrorResponse(request, status, ErrorType(status), job.error);
 }
 
-Reply DrawAndReply(const HttpRequest& request, Jobs& jobs, JobRequest job,
-                   std::function<HttpResponse(const Job&)> drawn) {
-  HttpRequest asked = {.id = request.id};  // without its body
+Reply DrawAndReply(const HttpRequest& request, Jobs& jobs, JobRequest job, DrawnReply drawn) {
+  HttpRequest asked = {.path = request.path, .origin = request.origin, .id = request.id};
   return WaitForJob{jobs.Submit(std::move(job)),
                     [asked = std::move(asked), drawn = std::move(drawn)](const Job& ended) {
-                      if (ended.state == JobState::kDone) return drawn(ended);
-                      return FailedJobResponse(asked, ended);
+                      try {
+                        if (ended.state == JobState::kDone) return drawn(asked, ended);
+                        return FailedJobResponse(asked, ended);
+                      } catch (const Error& error) {
+                        return ErrorResponse(asked, error);
+                      }
                     }};
+}
+
+std::string Base64Picture(const Jobs& jobs, const Job& job, size_t index) {
+  const auto png = jobs.ReadPng(job.id, static_cast<int64_t>(index));
+  if (!png)
+    Fail(ErrorKind::kInternal, "picture {} of job {} was removed before it could be sent", index, job.id);
+  return EncodeBase64(*png);
 }
 
 }  // namespace qwen_image::server

@@ -23,8 +23,9 @@ void CheckText(const std::string& name, std::string_view text, size_t max_bytes)
 // What is wrong with one field of a request.
 class FieldError : public Error {
  public:
-  FieldError(std::string field, std::string message)
-      : Error(ErrorKind::kUsage, std::move(message)), field_(std::move(field)) {}
+  // field: an index behind it ("input_images[1]") is left out
+  FieldError(const std::string& field, std::string message)
+      : Error(ErrorKind::kUsage, std::move(message)), field_(field.substr(0, field.find('['))) {}
   const std::string& field() const { return field_; }
 
  private:

@@ -2,10 +2,18 @@
 
 #include <fmt/format.h>
 
+#include <string_view>
+
 #include "fields.h"
 #include "files/text.h"
 
 namespace qwen_image::server {
+namespace {
+
+// Here, since errors come from everywhere: who may ask, the queue, the job.
+constexpr std::string_view kA1111Prefix = "/sdapi/";
+
+}  // namespace
 
 int HttpStatus(ErrorKind kind) {
   switch (kind) {
@@ -37,7 +45,9 @@ HttpResponse ErrorResponse(const HttpRequest& request, int status, const std::st
                       {"param", param.empty() ? Json() : Json(param)},
                       {"code", code.empty() ? Json() : Json(code)},
                       {"request_id", request.id}};
-  return JsonResponse({{"error", error}}, status);
+  Json body = {{"error", error}};
+  if (request.path.starts_with(kA1111Prefix)) body["detail"] = message;
+  return JsonResponse(body, status);
 }
 
 HttpResponse ErrorResponse(const HttpRequest& request, const Error& error) {

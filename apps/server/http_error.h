@@ -1,4 +1,5 @@
-// Replies as JSON. Errors have the shape of OpenAI's API: {"error": {"message", "type", "param", "code"}}.
+// Replies as JSON. Errors have the shape of OpenAI's API: {"error": {"message", "type", "param", "code"}}; on
+// the routes of AUTOMATIC1111's API also the one of theirs: {"detail"}.
 #pragma once
 
 #include <optional>

@@ -19,6 +19,18 @@ TEST(HttpError, HasOpenAisShape) {
       "type": "invalid_request_error", "param": null, "code": "gone", "request_id": "r7"}})"));
 }
 
+TEST(HttpError, HasAutomatic1111sShapeOnItsRoutes) {
+  HttpRequest request;
+  request.path = "/sdapi/v1/txt2img";
+  for (const int status : {400, 401, 404, 413, 429, 503}) {
+    const Json body = Json::parse(ErrorResponse(request, status, "x", "the reason").body);
+    EXPECT_EQ(body["detail"], "the reason");
+    EXPECT_EQ(body["error"]["message"], "the reason");
+  }
+  request.path = "/jobs";
+  EXPECT_FALSE(Json::parse(ErrorResponse(request, 400, "x", "the reason").body).contains("detail"));
+}
+
 TEST(HttpError, QuotesThatAreNoUtf8StayJson) {
   const HttpResponse response = ErrorResponse({}, 400, "invalid_request_error", "\xff\xfe");
   EXPECT_TRUE(Json::parse(response.body)["error"]["code"].is_null());

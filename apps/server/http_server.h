@@ -48,7 +48,10 @@ struct HttpStats {
 struct HttpHooks {
   std::function<Reply(const HttpRequest&)> handle;         // on some thread; must not throw
   std::function<bool(const std::string& path)> is_public;  // needs no key
-  std::function<void(const std::string& line)> log = {};   // JSON, one line without its end
+  // `handle` answers this at once, and so may be called on the thread of the connections: the reply comes
+  // also while all workers unpack large pictures.
+  std::function<bool(const std::string& path)> is_quick = {};
+  std::function<void(const std::string& line)> log = {};  // JSON, one line without its end
 };
 
 class HttpServer {

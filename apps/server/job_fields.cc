@@ -1,5 +1,8 @@
 #include "job_fields.h"
 
+#include <algorithm>
+#include <cmath>
+#include <functional>
 #include <random>
 #include <tuple>
 
@@ -7,6 +10,7 @@
 #include "files/base64.h"
 #include "files/numbers.h"
 #include "files/text.h"
+#include "pipeline/settings.h"
 #include "qwen_image/image_file.h"
 
 namespace qwen_image::server {
@@ -15,7 +19,8 @@ namespace {
 // Decodes the pictures of a request within its budget of pixels.
 class PictureReader {
  public:
-  PictureReader(int64_t pixels, std::vector<std::string>& notes) : pixels_(pixels), notes_(notes) {}
+  PictureReader(int64_t pixels, std::vector<std::string>& notes)
+      : most_(pixels), pixels_(pixels), notes_(notes) {}
 
   RgbImage Image(const std::string& name, const std::string& file);
   GreyImage Mask(const std::string& name, const std::string& file, bool is_hole);
@@ -29,10 +34,17 @@ class PictureReader {
       for (const std::string& note : file.notes) notes_.push_back(name + ": " + note);
       return std::move(file.image);
     } catch (const Error& error) {
-      throw Error(error.kind() == ErrorKind::kBadInput ? ErrorKind::kUsage : error.kind(), error.message());
+      if (error.kind() != ErrorKind::kBadInput) throw;
+      std::string message = error.message();
+      const std::string left = std::to_string(pixels_);
+      if (pixels_ < most_ && message.find(left) != message.npos)
+        message += fmt::format(": all pictures of a request may have {} together, and {} of these are left",
+                               most_, left);
+      throw FieldError(name, message);
     }
   }
 
+  const int64_t most_;
   int64_t pixels_;  // left
   std::vector<std::string>& notes_;
 };
@@ -69,7 +81,7 @@ void ReadSize(const Fields& fields, GenerateRequest& request) {
   const auto size = fields.Text("size", kMaxBytes);
   if (!size || *size == "auto") return;
   if (request.width || request.height)
-    Fail(ErrorKind::kUsage, "give either size or width and height, not both");
+    throw FieldError("size", "give either size or width and height, not both");
   try {
     std::tie(request.width, request.height) = ParseSize(*size);
   } catch (const Error&) {
@@ -77,10 +89,40 @@ void ReadSize(const Fields& fields, GenerateRequest& request) {
   }
 }
 
+// The largest part in the middle that has the shape of `width` and `height`.
+template <typename Image>
+Image Middle(const Image& image, int64_t channels, int64_t width, int64_t height) {
+  Image part{std::min(image.width, image.height * width / height),
+             std::min(image.height, image.width * height / width),
+             {}};
+  part.width = std::max<int64_t>(part.width, 1);
+  part.height = std::max<int64_t>(part.height, 1);
+  const int64_t left = (image.width - part.width) / 2, top = (image.height - part.height) / 2;
+  for (int64_t y = top; y < top + part.height; ++y) {
+    const auto row = image.pixels.begin() + (y * image.width + left) * channels;
+    part.pixels.insert(part.pixels.end(), row, row + part.width * channels);
+  }
+  return part;
+}
+
+void CropToSize(GenerateRequest& request) {
+  if (request.width.value_or(0) < 1 || request.height.value_or(0) < 1)
+    throw FieldError("width", "a picture is cropped to the shape of width and height; both are needed");
+  const auto [width, height] = std::pair(*request.width, *request.height);
+  if (request.init_image) request.init_image = Middle(*request.init_image, 3, width, height);
+  if (request.mask) request.mask = Middle(*request.mask, 1, width, height);
+}
+
+// What to name when a size is wrong.
+std::string SizeField(const Fields& fields, const GenerateRequest& request) {
+  if (fields.Find("size")) return "size";
+  return request.width ? "width" : "height";
+}
+
 void ReadPictures(const JobPictures& pictures, const RequestLimits& limits, JobRequest& job) {
   if (static_cast<int64_t>(pictures.input_images.size()) > limits.images)
-    Fail(ErrorKind::kUsage, "{} input images are too many; at most {} are taken",
-         pictures.input_images.size(), limits.images);
+    throw FieldError(pictures.input_name, fmt::format("{} input images are too many; at most {} are taken",
+                                                      pictures.input_images.size(), limits.images));
   PictureReader reader(limits.image_pixels, job.notes);
   for (size_t i = 0; i < pictures.input_images.size(); ++i) {
     job.request.input_images.push_back(
@@ -88,22 +130,87 @@ void ReadPictures(const JobPictures& pictures, const RequestLimits& limits, JobR
   }
   if (pictures.init_image) job.request.init_image = reader.Image(pictures.init_name, *pictures.init_image);
   if (pictures.mask) job.request.mask = reader.Mask("mask", *pictures.mask, pictures.mask_is_hole);
+  if (pictures.invert_mask && job.request.mask) {
+    for (uint8_t& value : job.request.mask->pixels) value = static_cast<uint8_t>(255 - value);
+  }
+  if (pictures.crop_to_size) CropToSize(job.request);
+  const bool repairs = job.request.mask || job.request.outpaint.any();
+  if (repairs && !job.request.init_image && job.request.input_images.empty())
+    throw FieldError(
+        job.request.mask ? "mask" : "outpaint",
+        fmt::format("{} changes a picture, and none came with it; send one in {} or {}",
+                    job.request.mask ? "mask" : "outpaint", pictures.init_name, pictures.input_name));
 }
 
-// Limits of the server, not of the pipeline: what was asked for is possible.
-void CheckPixels(const GenerateRequest& request, const Pipeline& pipeline, const RequestLimits& limits) {
+// What Pipeline::Check says of a request, or nothing.
+std::optional<Error> Objection(const Pipeline& pipeline, const GenerateRequest& request) {
+  try {
+    pipeline.Check(request);
+  } catch (const Error& error) {
+    if (error.kind() != ErrorKind::kOutOfMemory) return error;  // of memory Jobs::Submit knows more
+  }
+  return std::nullopt;
+}
+
+// A limit of the server, not of the pipeline; before Pipeline::Check, which would suggest a size beyond it.
+void CheckPixels(const Fields& fields, GenerateRequest& request, const Pipeline& pipeline,
+                 const RequestLimits& limits) {
   const int64_t width = request.width.value_or(pipeline.defaults().width);
   const int64_t height = request.height.value_or(pipeline.defaults().height);
-  if ((request.width || request.height) && width * height > limits.pixels)
-    Fail(ErrorKind::kUsage, "a picture of {}x{} has {} pixels; this server draws at most {}", width, height,
-         width * height, limits.pixels);
+  if ((!request.width && !request.height) || width * height <= limits.pixels) return;
+  std::string message = fmt::format("a picture of {}x{} has {} pixels; this server draws at most {}", width,
+                                    height, width * height, limits.pixels);
+  const double factor = std::sqrt(static_cast<double>(limits.pixels) / static_cast<double>(width * height));
+  const auto side = [&](int64_t asked) {
+    return static_cast<int64_t>(static_cast<double>(asked) * factor) / kPixelsPerToken * kPixelsPerToken;
+  };
+  const std::string field = SizeField(fields, request);
+  request.width = side(width);
+  request.height = side(height);
+  if (!Objection(pipeline, request))
+    message += fmt::format(", for example {}x{}", *request.width, *request.height);
+  throw FieldError(field, message);
+}
+
+void CheckMargins(const GenerateRequest& request, const RequestLimits& limits) {
   if (!request.outpaint.any()) return;
   const RgbImage& source = request.init_image ? *request.init_image : request.input_images.front();
   const int64_t wide = source.width + request.outpaint.left + request.outpaint.right;
   const int64_t high = source.height + request.outpaint.top + request.outpaint.bottom;
   if (wide * high > limits.image_pixels)
-    Fail(ErrorKind::kUsage, "with outpaint the picture would have {}x{} pixels; at most {} in all are taken",
-         wide, high, limits.image_pixels);
+    throw FieldError(
+        "outpaint",
+        fmt::format("with outpaint the picture would have {}x{} pixels; at most {} in all are taken", wide,
+                    high, limits.image_pixels));
+}
+
+// The library knows values, not fields. The field to blame is the one without which it would not say the
+// same. Ends with a request that has none of the fields.
+std::string FieldToBlame(const Fields& fields, const Pipeline& pipeline, GenerateRequest& request,
+                         const std::string& objection, const JobPictures& pictures) {
+  for (auto [name, side] : {std::pair("width", &request.width), std::pair("height", &request.height)}) {
+    const auto asked = std::exchange(*side, std::nullopt);
+    const bool to_blame = asked && !fields.Find("size") && !Objection(pipeline, request);
+    *side = asked;
+    if (to_blame) return name;
+  }
+  const std::pair<std::string, std::function<void()>> without[] = {
+      {SizeField(fields, request), [&] { request.width = request.height = {}; }},
+      {"steps", [&] { request.steps = {}; }},
+      {"cfg", [&] { request.cfg = {}; }},
+      {"strength", [&] { request.strength = {}; }},
+      {"step_cache", [&] { request.step_cache = 0; }},
+      {"keep_size", [&] { request.keep_size = false; }},
+      {"outpaint", [&] { request.outpaint = {}; }},
+      {"mask", [&] { request.mask = {}; }},
+      {pictures.init_name, [&] { request.init_image = {}; }},
+      {pictures.input_name, [&] { request.input_images.clear(); }}};
+  for (const auto& [name, leave_out] : without) {
+    leave_out();
+    const auto other = Objection(pipeline, request);
+    if (!other || other->message() != objection) return name;
+  }
+  return "";
 }
 
 Json TimeOrNull(int64_t milliseconds) { return milliseconds == 0 ? Json() : Json(milliseconds); }
@@ -112,25 +219,28 @@ Json TimeOrNull(int64_t milliseconds) { return milliseconds == 0 ? Json() : Json
 
 std::string DecodePictureText(const std::string& name, const Json& value) {
   if (!value.is_string())
-    Fail(ErrorKind::kUsage, "{} must be a picture: its file as base64, or a data: URL with it", name);
+    throw FieldError(name,
+                     fmt::format("{} must be a picture: its file as base64, or a data: URL with it", name));
   std::string_view text = value.get_ref<const std::string&>();
   if (text.starts_with("data:")) {
     const size_t comma = text.substr(0, 200).find(',');
     if (comma == text.npos || !text.substr(0, comma).ends_with(";base64"))
-      Fail(ErrorKind::kUsage, "{} is a data: URL without \";base64,\" at its start: {}", name,
-           Quoted(text.substr(0, 60)));
+      throw FieldError(name, fmt::format("{} is a data: URL without \";base64,\" at its start: {}", name,
+                                         Quoted(text.substr(0, 60))));
     text.remove_prefix(comma + 1);
   } else if (text.substr(0, 40).find("://") != text.npos) {
-    Fail(ErrorKind::kUsage,
-         "{} is a URL, {}; this server fetches nothing: send the picture itself, as base64 or a data: URL",
-         name, Quoted(text.substr(0, 60)));
+    throw FieldError(
+        name,
+        fmt::format(
+            "{} is a URL, {}; this server fetches nothing: send the picture itself, as base64 or a data: URL",
+            name, Quoted(text.substr(0, 60))));
   }
   std::optional<std::string> file = DecodeBase64(text);
   if (!file || file->empty())
-    Fail(ErrorKind::kUsage,
-         "{} is not base64 of a picture (letters, digits, + and /, padded with =, no "
-         "line breaks): {}",
-         name, text.empty() ? "it is empty" : Quoted(text.substr(0, 40)));
+    throw FieldError(name,
+                     fmt::format("{} is not base64 of a picture (letters, digits, + and /, padded with =, no "
+                                 "line breaks): {}",
+                                 name, text.empty() ? "it is empty" : Quoted(text.substr(0, 40))));
   return *std::move(file);
 }
 
@@ -148,7 +258,7 @@ JobRequest MakeJobRequest(const Fields& settings, const JobPictures& pictures, c
   JobRequest job;
   GenerateRequest& request = job.request;
   const auto prompt = settings.Text("prompt", limits.prompt_bytes);
-  if (!prompt) Fail(ErrorKind::kUsage, "the prompt is missing: say in \"prompt\" what to draw");
+  if (!prompt) throw FieldError("prompt", "the prompt is missing: say in \"prompt\" what to draw");
   request.prompt = *prompt;
   request.negative_prompt = settings.Text("negative_prompt", limits.prompt_bytes);
   ReadSize(settings, request);
@@ -167,14 +277,15 @@ JobRequest MakeJobRequest(const Fields& settings, const JobPictures& pictures, c
                                          : GenerateRequest::Tiling::kAuto;
   ReadPictures(pictures, limits, job);
   if (!request.blend && !request.mask && !request.outpaint.any())
-    Fail(ErrorKind::kUsage,
-         "blend says how a mask is used; give one in \"mask\", or margins in \"outpaint\"");
-  try {
-    pipeline.Check(request);
-  } catch (const Error& error) {
-    if (error.kind() != ErrorKind::kOutOfMemory) throw;  // of memory Jobs::Submit knows more
+    throw FieldError("blend",
+                     "blend says how a mask is used; give one in \"mask\", or margins in \"outpaint\"");
+  CheckPixels(settings, request, pipeline, limits);
+  if (const auto objection = Objection(pipeline, request)) {
+    if (objection->kind() != ErrorKind::kUsage) throw Error(*objection);
+    const std::string& message = objection->message();
+    throw FieldError(FieldToBlame(settings, pipeline, request, message, pictures), message);
   }
-  CheckPixels(request, pipeline, limits);
+  CheckMargins(request, limits);
   return job;
 }
 

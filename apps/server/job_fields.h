@@ -32,9 +32,13 @@ struct JobPictures {
   // A mask with transparent parts is redrawn there, whatever its colours: OpenAI's rule. Otherwise see
   // DecodeMask.
   bool mask_is_hole = false;
+  bool invert_mask = false;
+  bool crop_to_size =
+      false;  // the middle of the initial image and its mask, in the shape of width and height
 };
 
-// The fields of POST /jobs. Throws Error kUsage; nothing is left unchecked that Pipeline::Check checks.
+// The fields of POST /jobs. Throws FieldError where one field is to blame, else Error kUsage; nothing is left
+// unchecked that Pipeline::Check checks.
 JobRequest ParseJobRequest(const Json& body, const Pipeline& pipeline, const RequestLimits& limits = {});
 
 // The same from settings (all fields but the pictures) and pictures. Fields that it does not know are the

@@ -87,7 +87,7 @@ TEST(JobFields, WrongValuesAreNamed) {
   EXPECT_THAT(Refusal({{"n", 0}}), HasSubstr("n must be"));
   for (const Json& steps : std::vector<Json>{-1, 0, 1'000'000'000, 1.5, "20"})
     EXPECT_THAT(Refusal({{"steps", steps}}), HasSubstr("steps must be a whole number from 1 to 200, not "));
-  for (const char* size : {"0x0", "7x7", "1000000x1000000", "128x7"})
+  for (const char* size : {"0x0", "7x7", "1000000x1", "128x7"})
     EXPECT_THAT(Refusal({{"size", size}}), HasSubstr("is impossible: both sides must be multiples of 16"));
   for (const char* size :
        {"axb", "", "128", "128x", "x128", "-128x128", "128x128x3", "99999999999x16", "128 x 128"})
@@ -109,6 +109,38 @@ TEST(JobFields, WrongValuesAreNamed) {
   EXPECT_THAT(Refusal({{"stpes", 5}}), HasSubstr("the field \"stpes\" is not known; known are prompt, "));
 }
 
+// What the library refuses knows no fields; the reply does.
+TEST(JobFields, TheFieldToBlameIsNamed) {
+  const auto field = [](Json fields) {
+    try {
+      Parse(fields);
+    } catch (const FieldError& error) {
+      return error.field();
+    }
+    return std::string("none");
+  };
+  const std::string grey = Base64Of(Plain(64, 64, 200)), black = Base64Of(Plain(64, 64, 0));
+  EXPECT_EQ(field({{"cfg", 5000}}), "cfg");
+  EXPECT_EQ(field({{"step_cache", 2}}), "step_cache");
+  EXPECT_EQ(field({{"size", "33x32"}}), "size");
+  EXPECT_EQ(field({{"size", "100000x100000"}}), "size");
+  EXPECT_EQ(field({{"width", 33}}), "width");
+  EXPECT_EQ(field({{"width", 33}, {"height", 32}}), "width");
+  EXPECT_EQ(field({{"width", 32}, {"height", 33}}), "height");
+  EXPECT_EQ(field({{"width", 33}, {"height", 33}}), "width");
+  EXPECT_EQ(field({{"width", 33}, {"cfg", 5000}}), "width");
+  EXPECT_EQ(field({{"height", 1 << 20}}), "height");
+  EXPECT_EQ(field({{"strength", 0.5}}), "strength");
+  EXPECT_EQ(field({{"init_image", grey}, {"strength", 2}}), "strength");
+  EXPECT_EQ(field({{"init_image", grey}, {"mask", black}}), "mask");
+  EXPECT_EQ(field({{"init_image", grey}, {"outpaint", {1 << 20, 0, 0, 0}}}), "outpaint");
+  EXPECT_EQ(field({{"init_image", grey}, {"input_images", {grey}}}), "init_image");
+  EXPECT_EQ(field({{"keep_size", true}}), "keep_size");
+  EXPECT_EQ(field({{"input_images", {grey, "x"}}}), "input_images");
+  EXPECT_EQ(field({{"mask", grey}}), "mask");
+  EXPECT_EQ(field({{"prompt", nullptr}}), "prompt");
+}
+
 TEST(JobFields, Prompts) {
   EXPECT_THAT(Refusal({{"prompt", nullptr}}), HasSubstr("the prompt is missing"));
   EXPECT_THAT(Refusal({{"prompt", 5}}), HasSubstr("prompt must be text"));
@@ -127,7 +159,13 @@ TEST(JobFields, AsManyPixelsAsAllowed) {
   EXPECT_EQ(Parse({{"size", "2048x2048"}}).request.width, 2048);
   EXPECT_THAT(Refusal({{"size", "2064x2048"}}),
               HasSubstr("a picture of 2064x2048 has 4227072 pixels; this server draws at most 4194304"));
-  EXPECT_THAT(Refusal({{"width", 8192}, {"height", 8192}}), HasSubstr("this server draws at most"));
+  EXPECT_THAT(Refusal({{"width", 8192}, {"height", 8192}}),
+              HasSubstr("at most 4194304, for example 2048x2048"));
+  EXPECT_THAT(Refusal({{"size", "1000000x1000000"}}), HasSubstr("for example 2048x2048"));
+  // 4194304 = 6480 · 647.3 at this ratio
+  EXPECT_THAT(Refusal({{"size", "10007x1000"}}), HasSubstr("for example 6464x640"));
+  // None of the sizes of this ratio is possible.
+  EXPECT_THAT(Refusal({{"size", "1000000x64"}}), testing::Not(HasSubstr("for example")));
   EXPECT_EQ(Parse({{"width", 8192}}).request.width, 8192);  // 8192x128
 }
 
@@ -167,7 +205,10 @@ TEST(JobFields, WrongPicturesAreNamed) {
   EXPECT_THAT(Refusal({{"init_image", "data:image/png,abc"}}), HasSubstr("without \";base64,\""));
   EXPECT_THAT(Refusal({{"init_image", EncodeBase64("GIF89a")}}), HasSubstr("init_image"));
   EXPECT_THAT(Refusal({{"init_image", grey.substr(0, 60)}}), HasSubstr("init_image"));
-  EXPECT_THAT(Refusal({{"mask", grey}}), HasSubstr("a mask or margins need a picture"));
+  EXPECT_THAT(
+      Refusal({{"mask", grey}}),
+      HasSubstr("mask changes a picture, and none came with it; send one in init_image or input_images"));
+  EXPECT_THAT(Refusal({{"outpaint", {16, 0, 0, 0}}}), HasSubstr("outpaint changes a picture, and none came"));
   EXPECT_THAT(Refusal({{"mask", 1}}), HasSubstr("mask must be a picture"));
   for (const Json& margins :
        std::vector<Json>{5, Json::array({1, 2, 3}), Json::array({1, 2, 3, -4}), Json::array({1, 2, 3, 1.5}),
@@ -189,7 +230,12 @@ TEST(JobFields, PixelsOfAllPicturesTogether) {
   };
   const std::string fits = Base64Of(Plain(64, 64, 7)), larger = Base64Of(Plain(64, 65, 7));
   EXPECT_EQ(refusal({{"prompt", "x"}, {"input_images", {fits, fits}}}), "");
-  EXPECT_THAT(refusal({{"prompt", "x"}, {"input_images", {fits, larger}}}), HasSubstr("input_images[1]"));
+  EXPECT_THAT(
+      refusal({{"prompt", "x"}, {"input_images", {fits, larger}}}),
+      HasSubstr("input_images[1] is a PNG picture of 64 x 65 pixels; 1 to 16384 a side and 4096 in all are "
+                "accepted: all pictures of a request may have 8192 together, and 4096 of these are left"));
+  EXPECT_THAT(refusal({{"prompt", "x"}, {"input_images", {fits, EncodeBase64("GIF89a")}}}),
+              testing::Not(HasSubstr("together")));
   EXPECT_THAT(refusal({{"prompt", "x"}, {"input_images", {fits, fits}}, {"mask", fits}}), HasSubstr("mask"));
   EXPECT_EQ(refusal({{"prompt", "x"}, {"init_image", fits}, {"outpaint", {0, 0, 64, 0}}}), "");
   EXPECT_THAT(refusal({{"prompt", "x"}, {"init_image", fits}, {"outpaint", {0, 0, 65, 0}}}),
@@ -218,6 +264,45 @@ TEST(JobFields, MasksOfOpenAiAreTransparentWhereTheyRedraw) {
   // What is said about it reaches the user.
   EXPECT_THAT(MakeJobRequest(Fields(settings), pictures, Tiny()).notes,
               ElementsAre(HasSubstr("mask: a mask of one colour")));
+}
+
+TEST(JobFields, PicturesAreCroppedToTheSizesShape) {
+  RgbImage image = Plain(6, 2, 0);  // columns 255 … 0
+  for (size_t i = 0; i < image.pixels.size(); ++i)
+    image.pixels[i] = static_cast<uint8_t>(255 - i / 3 % 6 * 51);
+  JobPictures pictures;
+  pictures.init_image = pictures.mask = EncodePng(image);
+  pictures.crop_to_size = true;
+  const auto make = [&](const Json& size) {
+    Json settings = {{"prompt", "x"}};
+    settings.update(size);
+    return MakeJobRequest(Fields(settings), pictures, Tiny()).request;
+  };
+  const GenerateRequest square = make({{"size", "64x64"}});
+  EXPECT_EQ(square.init_image->width, 2);
+  EXPECT_EQ(square.init_image->height, 2);
+  EXPECT_THAT(square.init_image->pixels,
+              ElementsAre(153, 153, 153, 102, 102, 102, 153, 153, 153, 102, 102, 102));
+  EXPECT_THAT(square.mask->pixels, ElementsAre(153, 102, 153, 102));
+  const GenerateRequest wide = make({{"size", "96x16"}});
+  EXPECT_EQ(wide.init_image->width, 6);
+  EXPECT_EQ(wide.init_image->height, 1);
+  EXPECT_THAT(wide.mask->pixels, ElementsAre(255, 204, 153, 102, 51, 0));
+  const GenerateRequest high = make({{"size", "16x96"}});  // no whole pixel has this shape
+  EXPECT_EQ(high.init_image->width, 1);
+  EXPECT_EQ(high.init_image->height, 2);
+  EXPECT_THROW(make({{"width", 64}}), FieldError);
+  EXPECT_THROW(make(Json::object()), FieldError);
+}
+
+TEST(JobFields, AMaskIsInvertedBeforeItIsChecked) {
+  JobPictures pictures;
+  pictures.init_image = EncodePng(Plain(64, 64, 100));
+  pictures.mask = EncodePng(Plain(64, 64, 0));
+  const Json settings = {{"prompt", "x"}};
+  EXPECT_THROW(MakeJobRequest(Fields(settings), pictures, Tiny()), FieldError);
+  pictures.invert_mask = true;
+  EXPECT_EQ(MakeJobRequest(Fields(settings), pictures, Tiny()).request.mask->pixels.front(), 255);
 }
 
 TEST(JobFields, JobsAsJson) {

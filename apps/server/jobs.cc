@@ -81,11 +81,19 @@ void Jobs::Impl::ForgetOldest() {
   std::vector<Entry> forgotten;
   {
     const std::lock_guard lock(mutex);
-    int64_t ended = std::count_if(entries.begin(), entries.end(),
-                                  [](const Entry& entry) { return HasEnded(entry->job.state); });
+    // Cancelled and failed jobs must not push out pictures.
+    int64_t drawn = 0, empty = 0;
+    const auto count_of = [&](const Entry& entry) -> int64_t& {
+      return entry->job.images.empty() ? empty : drawn;
+    };
+    for (const Entry& entry : entries) {
+      if (HasEnded(entry->job.state)) ++count_of(entry);
+    }
     std::erase_if(entries, [&](const Entry& entry) {
-      if (ended <= limits.kept || !HasEnded(entry->job.state)) return false;
-      --ended;
+      if (!HasEnded(entry->job.state)) return false;
+      int64_t& count = count_of(entry);
+      if (count <= (entry->job.images.empty() ? limits.queue + 1 : limits.kept)) return false;
+      --count;
       forgotten.push_back(entry);
       return true;
     });
@@ -216,6 +224,14 @@ std::optional<std::string> Jobs::ReadPng(const std::string& id, int64_t index) c
     if (!entry || index < 0 || index >= static_cast<int64_t>(entry->job.images.size())) return std::nullopt;
   }
   return impl_->store.ReadPicture(id, index);
+}
+
+std::string Jobs::Preview(const std::string& id) {
+  const std::lock_guard lock(impl_->mutex);
+  const Entry entry = impl_->FindEntry(id);
+  if (!entry) return "";
+  entry->preview_wanted = true;
+  return entry->last_preview;
 }
 
 std::shared_ptr<Jobs::Subscription> Jobs::Subscribe(const std::string& id, JobObserver observer) {

@@ -15,8 +15,10 @@
 namespace qwen_image::server {
 
 struct JobLimits {
-  int64_t queue = 16;                        // jobs that wait
-  int64_t kept = 200;                        // ended jobs, with their pictures on disk; the oldest go first
+  int64_t queue = 16;  // jobs that wait
+  // Ended jobs with pictures; the oldest go first. Of those that ended without one, as many as a server that
+  // stops can leave behind are kept besides: the queue and the running one.
+  int64_t kept = 200;
   int64_t waiting_bytes = int64_t{1} << 30;  // of the pictures that waiting jobs begin with
 };
 
@@ -72,6 +74,9 @@ class Jobs {
   bool Remove(const std::string& id);
   // The bytes of a finished picture (PNG, its settings inside), or none.
   std::optional<std::string> ReadPng(const std::string& id, int64_t index) const;
+
+  // The newest preview of a job that is being drawn (PNG), or nothing: they are made from the first call on.
+  std::string Preview(const std::string& id);
 
   // The observer hears at once how the job stands, and then of the job until it has ended (kEnd, once) or the
   // handle is gone. Null: there is no such job.

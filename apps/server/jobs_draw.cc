@@ -14,14 +14,6 @@ using Clock = std::chrono::steady_clock;
 // Between two reports of the same step. A page needs no more, and a small model does thousands a second.
 constexpr auto kTellEvery = std::chrono::milliseconds(100);
 
-// Pictures that came by a request have no names of their own.
-void NamePictures(const GenerateRequest& request, Json& record) {
-  for (size_t i = 0; i < request.input_images.size(); ++i)
-    record["input_images"].push_back(fmt::format("uploaded-{}", i + 1));
-  if (request.init_image) record["init_image"] = "uploaded";
-  if (request.mask) record["mask"] = "uploaded-mask";
-}
-
 }  // namespace
 
 void Jobs::Impl::Tell(const Entry& entry, const JobEvent& event, bool may_wait) {
@@ -115,7 +107,7 @@ void Jobs::Impl::DrawPicture(const Entry& entry, int64_t index, JobProgressMeter
     const JobProgress before = std::exchange(entry->job.progress, meter.Update(progress));
     const bool same = before.stage == entry->job.progress.stage && before.step == entry->job.progress.step;
     // Previews cost time: only those that somebody sees are made.
-    const bool watched = !entry->Listening().empty();
+    const bool watched = entry->preview_wanted || !entry->Listening().empty();
     lock.unlock();
     if (watched != static_cast<bool>(hooks.on_preview)) {
       if (watched)
@@ -133,7 +125,7 @@ void Jobs::Impl::DrawPicture(const Entry& entry, int64_t index, JobProgressMeter
   meter.BeginPicture(index);
   const Picture picture = pipeline.Generate(request, hooks);
   Json record = DrawnRecord(picture, request, options.precision, options.model_name, pipeline.loras());
-  NamePictures(request, record);
+  NameSources(request, "uploaded", record);  // what came by a request has no name of its own
   store.WritePicture(entry->job.id, index, picture.image(), PngText(record));
 
   const std::lock_guard lock(mutex);

@@ -56,6 +56,7 @@ struct JobEntry {
   bool interrupted = false;  // by the end of the server, not by a user
   int64_t bytes = 0;         // of the request's pictures
   std::string last_preview;
+  bool preview_wanted = false;  // by somebody who asks for it now and then
   std::chrono::steady_clock::time_point last_told;
   std::vector<std::weak_ptr<Jobs::Subscription>> observers;
 

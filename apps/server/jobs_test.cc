@@ -124,6 +124,24 @@ TEST_F(JobsTest, NewestFirstAndTheOldestAreForgotten) {
   EXPECT_EQ(folder_.FileCount(), 5u);  // two records, two pictures, the lock
 }
 
+TEST_F(JobsTest, JobsWithoutAPictureDoNotPushOutPictures) {
+  Jobs jobs(TinyPipeline(), folder_.path(), {.queue = 2, .kept = 2});
+  const std::string first = jobs.Submit(QuickJob(1)), second = jobs.Submit(QuickJob(2));
+  WaitForEnd(jobs, second);
+  std::vector<std::string> cancelled;
+  for (int i = 0; i < 5; ++i) {
+    cancelled.push_back(jobs.Submit(LongJob()));
+    jobs.Cancel(cancelled.back());
+    WaitForEnd(jobs, cancelled.back());
+  }
+  jobs.Drain(true);
+  // Newest first: as many as can wait, and one; then the pictures.
+  std::vector<std::string> ids;
+  for (const Job& job : jobs.List()) ids.push_back(job.id);
+  EXPECT_THAT(ids, testing::ElementsAre(cancelled[4], cancelled[3], cancelled[2], second, first));
+  EXPECT_TRUE(jobs.ReadPng(first, 0));
+}
+
 TEST_F(JobsTest, AfterARestartJobsAreThereAndInterruptedOnesAreSaidToBe) {
   std::string done, running, waiting;
   {

@@ -6,17 +6,12 @@
 
 #include "core/fail.h"
 #include "files/text.h"
+#include "lower.h"
 
 namespace qwen_image::server {
 namespace {
 
 constexpr std::string_view kBlanks = " \t", kLineEnd = "\r\n";
-
-std::string Lower(std::string_view text) {
-  std::string lower(text);
-  for (char& c : lower) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
-  return lower;
-}
 
 std::string_view Trimmed(std::string_view text) {
   const size_t first = text.find_first_not_of(kBlanks);

@@ -4,7 +4,6 @@
 
 #include "core/fail.h"
 #include "drawn_reply.h"
-#include "files/base64.h"
 #include "files/text.h"
 #include "http_error.h"
 #include "multipart.h"
@@ -34,9 +33,11 @@ void CheckOpenAiFields(const Fields& fields, const Pipeline& pipeline) {
   const std::string id = ModelId(pipeline);
   const std::string model = fields.Text("model", kMaxBytes).value_or("");
   if (!model.empty() && model != id)
-    Fail(ErrorKind::kUsage,
-         "the model {} is not here; this server draws with \"{}\": leave out model, or name that one",
-         Quoted(model), id);
+    throw FieldError(
+        "model",
+        fmt::format(
+            "the model {} is not here; this server draws with \"{}\": leave out model, or name that one",
+            Quoted(model), id));
   fields.Text("user", kMaxBytes);
   fields.OneOf("quality", {"auto", "standard", "hd", "low", "medium", "high"});
   fields.OneOf("style", {"vivid", "natural"});
@@ -47,9 +48,9 @@ void CheckOpenAiFields(const Fields& fields, const Pipeline& pipeline) {
   fields.Whole("output_compression", 100, 100);
   fields.Whole("partial_images", 0, 0);
   if (fields.Flag("stream").value_or(false))
-    Fail(ErrorKind::kUsage,
-         "stream is not offered here; leave it out, or use /jobs, which reports progress and previews as "
-         "events");
+    throw FieldError("stream",
+                     "stream is not offered here; leave it out, or use /jobs, which reports progress and "
+                     "previews as events");
 }
 
 // Which forms of a picture the reply has. OpenAI's models differ in what they send unasked, so both are sent.
@@ -62,19 +63,11 @@ ReplyForm FormOf(const Fields& fields) {
   return {!format || *format == "b64_json", !format || *format == "url"};
 }
 
-std::string Missing(const Job& job, size_t index) {
-  return fmt::format("picture {} of job {} was removed before it could be sent", index, job.id);
-}
-
-HttpResponse ImagesReply(const HttpRequest& request, const Jobs& jobs, const Job& job, ReplyForm form) {
+HttpResponse DataReply(const HttpRequest& request, const Jobs& jobs, const Job& job, ReplyForm form) {
   Json data = Json::array();
   for (size_t i = 0; i < job.images.size(); ++i) {
     Json image = {{"seed", job.images[i].seed}};
-    if (form.base64) {
-      const auto png = jobs.ReadPng(job.id, static_cast<int64_t>(i));
-      if (!png) return ErrorResponse(request, 500, ErrorType(500), Missing(job, i));
-      image["b64_json"] = EncodeBase64(*png);
-    }
+    if (form.base64) image["b64_json"] = Base64Picture(jobs, job, i);
     if (form.url) image["url"] = fmt::format("{}/jobs/{}/images/{}.png", request.origin, job.id, i);
     data.push_back(image);
   }
@@ -92,10 +85,10 @@ Reply Draw(const HttpRequest& request, const Json& settings, const JobPictures& 
   CheckOpenAiFields(fields, pipeline);
   const ReplyForm form = FormOf(fields);
   JobRequest job = MakeJobRequest(fields, pictures, pipeline);
-  HttpRequest asked = {.origin = request.origin, .id = request.id};
-  return DrawAndReply(request, jobs, std::move(job), [asked, &jobs, form](const Job& drawn) {
-    return ImagesReply(asked, jobs, drawn, form);
-  });
+  return DrawAndReply(request, jobs, std::move(job),
+                      [&jobs, form](const HttpRequest& asked, const Job& drawn) {
+                        return DataReply(asked, jobs, drawn, form);
+                      });
 }
 
 // A form's field as JSON. What cannot be read as that stays text, and is refused as such by its name.

@@ -51,15 +51,7 @@ TEST_F(OpenAiRoutes, Base64) {
   const RgbImage picture =
       DecodeImage(*DecodeBase64(reply["data"][0]["b64_json"].get<std::string>()), "reply").image;
   EXPECT_EQ(picture.width, 32);
-  // The same picture as the library's.
-  GenerateRequest request;
-  request.prompt = "a red circle";
-  request.negative_prompt = "x";
-  request.width = request.height = 32;
-  request.steps = 1;
-  request.cfg = 1;
-  request.seed = 7;
-  EXPECT_EQ(picture.pixels, TinyPipeline().Generate(request).rgb);
+  EXPECT_EQ(picture.pixels, SmallPicture(7));
 }
 
 TEST_F(OpenAiRoutes, Urls) {
@@ -203,6 +195,14 @@ TEST_F(OpenAiRoutes, AFullQueueSaysWhenToComeAgain) {
   EXPECT_EQ(response.headers[0].first, "Retry-After");
   EXPECT_GE(std::stoi(response.headers[0].second), 1);
   for (const Job& job : jobs_.List()) jobs_.Cancel(job.id);
+}
+
+TEST_F(OpenAiRoutes, TheFieldToBlameIsNamed) {
+  const auto field = [&](const Json& fields) { return JsonOf(Generate(fields))["error"]["param"]; };
+  EXPECT_EQ(field({{"model", "dall-e-3"}}), "model");
+  EXPECT_EQ(field({{"stream", true}}), "stream");
+  EXPECT_EQ(field({{"cfg", 5000}}), "cfg");
+  EXPECT_EQ(field({{"size", "33x33"}}), "size");
 }
 
 TEST_F(OpenAiRoutes, CancelledJobsAreNotAskedForAgain) {

@@ -7,6 +7,7 @@
 
 #include "a1111_routes.h"
 #include "core/fail.h"
+#include "drawn_reply.h"
 #include "files/numbers.h"
 #include "files/text.h"
 #include "http_error.h"
@@ -41,6 +42,8 @@ Routes::Routes(const Pipeline& pipeline, Jobs& jobs, RoutesSettings settings,
     : pipeline_(pipeline), jobs_(jobs), settings_(std::move(settings)), http_stats_(std::move(http_stats)) {}
 
 bool Routes::IsPublic(const std::string& path) { return path == "/health" || PageFile(path) != nullptr; }
+
+bool Routes::IsQuick(const std::string& path) { return path == "/health" || path == "/metrics"; }
 
 Reply Routes::Handle(const HttpRequest& request) const noexcept {
   try {
@@ -146,7 +149,8 @@ HttpResponse Routes::Picture(const HttpRequest& request, const Job& job, const s
 HttpResponse Routes::Info() const {
   const Defaults& d = pipeline_.defaults();
   const RequestLimits limits;
-  return JsonResponse({{"model", settings_.model_name},
+  return JsonResponse({{"model", ModelId(pipeline_)},
+                       {"loaded_from", settings_.model_name},
                        {"variant", pipeline_.variant()},
                        {"edits", pipeline_.edits()},
                        {"defaults",

@@ -12,7 +12,7 @@
 namespace qwen_image::server {
 
 struct RoutesSettings {
-  std::string model_name;
+  std::string model_name;  // of its files, for /info
   int64_t queue_limit = 16;
   uint64_t max_body_bytes = 0;  // for /info
 };
@@ -25,6 +25,7 @@ class Routes {
 
   Reply Handle(const HttpRequest& request) const noexcept;
   static bool IsPublic(const std::string& path);
+  static bool IsQuick(const std::string& path);
   void BeginStop() { stopping_ = true; }  // /health says so
 
  private:

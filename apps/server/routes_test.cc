@@ -143,7 +143,8 @@ TEST_F(RoutesTest, HeadHasTheLengthAndNoBody) {
 
 TEST_F(RoutesTest, InfoSaysWhatThePageNeeds) {
   const Json info = server_.Ask("GET", "/info").json();
-  EXPECT_EQ(info["model"], "tiny");
+  EXPECT_EQ(info["model"], server_.Ask("GET", "/v1/models").json()["data"][0]["id"]);  // one name everywhere
+  EXPECT_EQ(info["loaded_from"], "tiny");
   EXPECT_EQ(info["edits"], true);
   EXPECT_EQ(info["defaults"]["width"], 128);
   EXPECT_EQ(info["defaults"]["steps"], 20);

@@ -37,6 +37,13 @@ class RouteTest : public testing::Test {
     return wait.reply(WaitForEnd(jobs_, wait.job_id));
   }
 
+  // What the library draws for: a red circle, not x, 32x32, one step without guidance.
+  static std::vector<uint8_t> SmallPicture(uint64_t seed) {
+    GenerateRequest request = QuickJob(seed).request;
+    request.negative_prompt = "x";
+    return TinyPipeline().Generate(request).rgb;
+  }
+
   static Json JsonOf(const HttpResponse& response) { return Json::parse(response.body); }
   // The message of a refusal.
   std::string Refusal(const HttpRequest& request, int status = 400) {

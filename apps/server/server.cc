@@ -23,6 +23,7 @@ Server::Server(const Pipeline& pipeline, const ServerSettings& settings)
       http_(settings.http,
             {.handle = [this](const HttpRequest& request) { return routes_.Handle(request); },
              .is_public = Routes::IsPublic,
+             .is_quick = Routes::IsQuick,
              .log = settings.log},
             jobs_) {
   if (!settings.log) return;

@@ -179,6 +179,41 @@ TEST_F(WaitTest, AClientThatLeavesTakesItsJobWithIt) {
   }
 }
 
+// As many requests as there are workers, and more, that are not answered before the end of the test.
+TEST(BusyWorkers, DoNotHoldUpTheQuickRoutes) {
+  const TempFolder folder;
+  Jobs jobs(TinyPipeline(), folder.path(), {});
+  std::counting_semaphore<> begun(0), may_end(0);
+  constexpr int kMany = 8;
+  HttpServer http({.port = 0},
+                  {.handle = [&](const HttpRequest& request) -> Reply {
+                     if (request.path == "/slow") {
+                       begun.release();
+                       may_end.acquire();
+                     }
+                     return HttpResponse{.content_type = "text/plain", .body = request.path};
+                   },
+                   .is_public = [](const std::string&) { return true; },
+                   .is_quick = Routes::IsQuick},
+                  jobs);
+  std::thread thread([&] { http.Run(); });
+  std::vector<std::unique_ptr<Client>> slow;
+  for (int i = 0; i < kMany; ++i) {
+    slow.push_back(std::make_unique<Client>(http.port()));
+    slow.back()->Send(RequestText("GET", "/slow", http.port()));
+  }
+  for (int i = 0; i < 4; ++i) begun.acquire();  // all workers have one
+  for (const char* path : {"/health", "/metrics"}) {
+    Client client(http.port());
+    client.Send(RequestText("GET", path, http.port()));
+    EXPECT_EQ(client.Read().body, path);
+  }
+  may_end.release(kMany);
+  for (const auto& client : slow) EXPECT_EQ(client->Read().status, 200);
+  http.Stop();
+  thread.join();
+}
+
 TEST_F(ServerTest, DrainFinishesThePictureAndAnswers) {
   const std::string blocker = server().Submit(kLongBody), waiting = server().Submit(kQuickBody);
   WaitForSteps(server()->jobs(), blocker);

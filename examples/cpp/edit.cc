@@ -15,7 +15,7 @@ int main(int argc, char** argv) {
     request.prompt = argv[2];
     request.steps = 4;
     request.input_images = {qwen_image::ReadImage(argv[3]).image};
-    qwen_image::WritePng(argv[4], pipeline.Generate(request).image());
+    pipeline.Generate(request).SavePng(argv[4]);
   } catch (const qwen_image::Error& error) {
     std::fprintf(stderr, "%s\n", error.what());
     return 1;

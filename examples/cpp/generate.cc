@@ -1,5 +1,4 @@
 // Draws a picture:  generate MODEL PROMPT OUT.png
-#include <qwen_image/image_file.h>
 #include <qwen_image/qwen_image.h>
 
 #include <cstdio>
@@ -21,7 +20,7 @@ int main(int argc, char** argv) {
                    static_cast<int>(progress.steps));
     };
     const qwen_image::Picture picture = pipeline.Generate(request, hooks);
-    qwen_image::WritePng(argv[3], picture.image());
+    picture.SavePng(argv[3]);  // with its settings, for `qwen-image generate --from`
     std::printf("\n%s: %dx%d, seed %llu\n", argv[3], static_cast<int>(picture.width),
                 static_cast<int>(picture.height), static_cast<unsigned long long>(picture.seed));
   } catch (const qwen_image::Error& error) {

@@ -44,6 +44,10 @@ typedef enum qwen_image_status {
  * the next such call on this thread. */
 QWEN_IMAGE_API const char* qwen_image_last_error(void);
 QWEN_IMAGE_API const char* qwen_image_version(void);
+/* Handles SIGBUS from now on, in the whole process, so that a model file that is cut while it is in use gives
+ * QWEN_IMAGE_BAD_INPUT instead of ending the process; other faults go to the handler that was there before.
+ */
+QWEN_IMAGE_API void qwen_image_install_truncation_guard(void);
 
 /* How a model is opened; for what is not set, as PipelineOptions and ModelFiles in qwen_image.h have it. */
 typedef struct qwen_image_options qwen_image_options;
@@ -60,7 +64,7 @@ typedef enum qwen_image_part {
 
 QWEN_IMAGE_API qwen_image_status qwen_image_options_new(qwen_image_options** options);
 QWEN_IMAGE_API void qwen_image_options_free(qwen_image_options* options);
-/* 0: all processors this process may use. */
+/* 1 to 1024; 0: all processors this process may use. */
 QWEN_IMAGE_API qwen_image_status qwen_image_options_set_threads(qwen_image_options* options, int threads);
 /* One of qwen_image_precision. A number, as C lets any through; so is `part` below. */
 QWEN_IMAGE_API qwen_image_status qwen_image_options_set_precision(qwen_image_options* options, int precision);
@@ -95,6 +99,8 @@ QWEN_IMAGE_API qwen_image_status qwen_image_pipeline_defaults(const qwen_image_p
 QWEN_IMAGE_API const char* qwen_image_pipeline_variant(const qwen_image_pipeline* pipeline);
 /* 1 if it can edit pictures (qwen_image_request_add_input_image), else 0. */
 QWEN_IMAGE_API int qwen_image_pipeline_edits(const qwen_image_pipeline* pipeline);
+/* How many threads draw. */
+QWEN_IMAGE_API int qwen_image_pipeline_threads(const qwen_image_pipeline* pipeline);
 
 /* What to draw; for what is not set, as GenerateRequest in qwen_image.h has it. A request can be used again,
  * but not be changed while it is drawn. */
@@ -124,6 +130,12 @@ QWEN_IMAGE_API qwen_image_status qwen_image_request_set_init_image(qwen_image_re
 /* 128 and more is drawn anew, the rest stays. */
 QWEN_IMAGE_API qwen_image_status qwen_image_request_set_mask(qwen_image_request* request, int64_t width,
                                                              int64_t height, const uint8_t* grey);
+/* A mask from a PNG, JPEG or WebP file; what its transparent parts mean is told in image_file.h. */
+QWEN_IMAGE_API qwen_image_status qwen_image_request_read_mask(qwen_image_request* request, const char* path);
+/* Take back what was added or set. */
+QWEN_IMAGE_API qwen_image_status qwen_image_request_clear_input_images(qwen_image_request* request);
+QWEN_IMAGE_API qwen_image_status qwen_image_request_clear_init_image(qwen_image_request* request);
+QWEN_IMAGE_API qwen_image_status qwen_image_request_clear_mask(qwen_image_request* request);
 /* With an init image, a mask or margins: 0 to 1. Small values keep more of the picture. */
 QWEN_IMAGE_API qwen_image_status qwen_image_request_set_strength(qwen_image_request* request,
                                                                  double strength);
@@ -134,6 +146,18 @@ QWEN_IMAGE_API qwen_image_status qwen_image_request_set_outpaint(qwen_image_requ
 QWEN_IMAGE_API qwen_image_status qwen_image_request_set_blend(qwen_image_request* request, int blend);
 /* 1: the result gets the size of the picture that it is made from. */
 QWEN_IMAGE_API qwen_image_status qwen_image_request_set_keep_size(qwen_image_request* request, int keep_size);
+/* Above 0: steps that change little are estimated. Faster and less exact; 0.1 is a good value, 0 is off. */
+QWEN_IMAGE_API qwen_image_status qwen_image_request_set_step_cache(qwen_image_request* request,
+                                                                   double step_cache);
+/* Instead of the seed's noise: packed, 1 x tokens x 64, or plain, 1 x 1 x 16 x height / 8 x width / 8.
+ * `shape` has `dimensions` entries, 1 to 5. */
+QWEN_IMAGE_API qwen_image_status qwen_image_request_set_latents(qwen_image_request* request,
+                                                                const int64_t* shape, int dimensions,
+                                                                const float* values);
+/* A folder where the state after every step is kept, and looked for at the start, so that a run that was
+ * killed goes on. See qwen_image_picture_remove_resume_state. */
+QWEN_IMAGE_API qwen_image_status qwen_image_request_set_resume_folder(qwen_image_request* request,
+                                                                      const char* folder);
 
 typedef enum qwen_image_stage {
   QWEN_IMAGE_ENCODE_PROMPT = 0,
@@ -150,7 +174,9 @@ typedef struct qwen_image_progress {
   double fraction; /* of the current step, or of the stage */
 } qwen_image_progress;
 
-/* Called on the thread that draws, several times a step. Anything but 0 stops with QWEN_IMAGE_INTERRUPTED. */
+/* Called on the thread that draws, several times a step; at the end with QWEN_IMAGE_DECODE and the
+ * fraction 1. While another thread draws with the pipeline it is called again and again as for the very
+ * beginning. Anything but 0 stops with QWEN_IMAGE_INTERRUPTED. */
 typedef int (*qwen_image_progress_callback)(void* user_data, const qwen_image_progress* progress);
 /* Called after every step but the last: what the picture is going to be, at most 256 pixels wide and high.
  * The pixels are gone when it returns. Anything but 0 stops. */
@@ -185,7 +211,35 @@ QWEN_IMAGE_API const uint8_t* qwen_image_picture_pixels(const qwen_image_picture
 QWEN_IMAGE_API uint64_t qwen_image_picture_seed(const qwen_image_picture* picture);
 QWEN_IMAGE_API int64_t qwen_image_picture_steps(const qwen_image_picture* picture);
 QWEN_IMAGE_API double qwen_image_picture_cfg(const qwen_image_picture* picture);
-/* Never leaves a partial file. */
+/* All settings, as JSON; "" for a picture that was read. Lives as long as the picture, as do notes. */
+QWEN_IMAGE_API const char* qwen_image_picture_settings(const qwen_image_picture* picture);
+/* What a user should know though it is no error: `index` is below the count, else "". */
+QWEN_IMAGE_API int64_t qwen_image_picture_note_count(const qwen_image_picture* picture);
+QWEN_IMAGE_API const char* qwen_image_picture_note(const qwen_image_picture* picture, int64_t index);
+/* 1 if the prompt was longer than what is used of it. */
+QWEN_IMAGE_API int qwen_image_picture_prompt_truncated(const qwen_image_picture* picture);
+/* How long each stage took. Each pointer may be NULL. */
+QWEN_IMAGE_API qwen_image_status qwen_image_picture_seconds(const qwen_image_picture* picture,
+                                                            double* encode_prompt, double* encode_pictures,
+                                                            double* denoise, double* decode);
+
+/* How a result lies over the picture that it was made from; see Alignment in qwen_image.h. Later versions may
+ * have more members at its end. */
+typedef struct qwen_image_alignment {
+  double shift_x, shift_y; /* pixels of the result; positive: to the right, down */
+  double scale_x, scale_y; /* per cent; positive: enlarged */
+  double confidence;       /* 0 to 1 */
+  double uncertainty;      /* pixels of the result */
+} qwen_image_alignment;
+
+/* NULL if it was made from none, or if it cannot be told. Lives as long as the picture. */
+QWEN_IMAGE_API const qwen_image_alignment* qwen_image_picture_alignment(const qwen_image_picture* picture);
+
+/* Steps that an earlier run finished (qwen_image_request_set_resume_folder). */
+QWEN_IMAGE_API int64_t qwen_image_picture_steps_resumed(const qwen_image_picture* picture);
+/* When the picture is safe, or not wanted any more: removes its run's state, if there is one. */
+QWEN_IMAGE_API qwen_image_status qwen_image_picture_remove_resume_state(const qwen_image_picture* picture);
+/* With the settings it was drawn with in its metadata. Never leaves a partial file. */
 QWEN_IMAGE_API qwen_image_status qwen_image_picture_save_png(const qwen_image_picture* picture,
                                                              const char* path);
 

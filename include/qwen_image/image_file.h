@@ -52,9 +52,12 @@ QWEN_IMAGE_API MaskFile DecodeMask(std::string_view bytes, const std::string& wh
                                    const ImageLimits& limits = {}, MaskRule rule = MaskRule::kByColours);
 
 // Text becomes metadata (UTF-8, iTXt). Written to a temporary name in the same folder and renamed: never a
-// partial file under `path`. Nothing is left behind on failure. Throws Error kCannotWrite.
+// partial file under `path`. Nothing is left behind on failure. Throws Error kCannotWrite, and kUsage for an
+// image whose pixels are not as many as it says. A drawn picture writes itself: Picture::SavePng.
 QWEN_IMAGE_API void WritePng(const std::filesystem::path& path, const RgbImage& image,
                              const std::map<std::string, std::string>& text = {});
-QWEN_IMAGE_API std::string EncodePng(const RgbImage& image);  // the file's bytes, without text
+// The file's bytes.
+QWEN_IMAGE_API std::string EncodePng(const RgbImage& image,
+                                     const std::map<std::string, std::string>& text = {});
 
 }  // namespace qwen_image

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace qwen_image {
@@ -27,9 +28,11 @@ struct AppliedLora {
 // files (safetensors, GGUF) or folders. What is empty was not named.
 struct ModelFiles {
   ModelFiles() = default;
-  ModelFiles(std::filesystem::path folder)
-      : model(std::move(folder)) {}                  // NOLINT: a folder is the usual case
-  ModelFiles(const char* folder) : model(folder) {}  // NOLINT
+  // NOLINTBEGIN(google-explicit-constructor): a folder is the usual case, in whichever type its name is held
+  ModelFiles(std::filesystem::path folder) : model(std::move(folder)) {}
+  ModelFiles(const std::string& folder) : model(folder) {}
+  ModelFiles(const char* folder) : model(folder ? folder : "") {}
+  // NOLINTEND(google-explicit-constructor)
 
   std::filesystem::path model;
   std::filesystem::path transformer, text_encoder, vae, tokenizer;

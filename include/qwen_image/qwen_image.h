@@ -4,6 +4,7 @@
 //   qwen_image::GenerateRequest request;
 //   request.prompt = "a red circle on a blue background";
 //   qwen_image::Picture picture = pipeline.Generate(request);
+//   picture.SavePng("circle.png");
 //
 //   request.prompt = "make the circle green";
 //   request.input_images = {picture.image()};
@@ -15,6 +16,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -144,6 +146,13 @@ struct Picture {
   int64_t steps_estimated = 0;        // by the step cache, those of the earlier run included
   std::filesystem::path resume_file;  // the run's state; see RemoveResumeState
   StageSeconds seconds;
+  std::vector<std::string> notes;  // what a user should know though it is no error; see on_note
+  // The settings, for the metadata of a PNG (WritePng, EncodePng): with them `qwen-image generate --from`
+  // draws the picture again. The pictures that it was made from are not in it.
+  std::map<std::string, std::string> png_text;
+
+  // With its settings. Never leaves a partial file. Throws Error kCannotWrite.
+  QWEN_IMAGE_API void SavePng(const std::filesystem::path& path) const;
 };
 
 // When the picture is safe (or not wanted any more): removes its run's state, if there is one.
@@ -157,6 +166,8 @@ struct GenerateHooks {
   const CancelFlag* cancel = nullptr;     // looked at between blocks; stops with ErrorKind::kInterrupted
   CheckpointSink* checkpoints = nullptr;  // sees, and may change, every intermediate tensor
   std::function<void(const std::string&)> on_note;  // what a user should know though it is no error
+  // Called again and again while another thread draws with the pipeline. What it throws ends the waiting.
+  std::function<void()> on_wait = {};
 };
 
 // How linear layers with quantized weights are computed: with activations in single precision, or in 8 bits
@@ -169,7 +180,7 @@ enum class Precision { kExact, kFast };
 enum class Device { kAuto, kCpu, kGpu, kMlxCpu };
 
 struct PipelineOptions {
-  int threads = 0;           // 0: all processors this process may use
+  int threads = 0;           // 1 to 1024; 0: all processors this process may use
   bool check_memory = true;  // refuse a model that does not fit before reading it
   Precision precision = Precision::kFast;
   Device device = Device::kAuto;
@@ -185,6 +196,7 @@ class QWEN_IMAGE_API Pipeline {
   explicit Pipeline(const ModelFiles& model, const PipelineOptions& options = {});
   ~Pipeline();
   Pipeline(Pipeline&&) noexcept;
+  Pipeline& operator=(Pipeline&&) noexcept;
 
   const Defaults& defaults() const;
   // "qwen-image", "edit", "edit-2509", "edit-2511"; empty where the files do not tell.

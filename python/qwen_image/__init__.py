@@ -11,7 +11,6 @@
 
 from __future__ import annotations
 
-import operator
 import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Callable, Iterable, Sequence, Union
@@ -19,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Callable, Iterable, Sequence, Union
 import numpy as np
 from PIL import Image
 
-from . import _core, _pixels
+from . import _arguments, _core, _pixels
 from ._core import Defaults, Progress, __version__
 from ._errors import BadInputError, CannotWriteError, Error, Interrupted, OutOfMemoryError, UsageError
 
@@ -42,17 +41,6 @@ __all__ = [
 ]
 
 
-def _whole(value: Any, name: str, low: int, high: int) -> int:
-    number = operator.index(value)
-    if not low <= number <= high:
-        raise UsageError(f"{name} is {number}; expected is a whole number from {low} to {high}")
-    return number
-
-
-def _count(value: Any, name: str) -> int:
-    return _whole(value, name, -(2**63), 2**63 - 1)
-
-
 class Picture:
     """A drawn picture. numpy.asarray(picture) gives its array."""
 
@@ -71,6 +59,16 @@ class Picture:
             "strength": drawn.strength,
         }
         """The request with every default filled in."""
+        self.prompt_truncated: bool = drawn.prompt_truncated
+        """The prompt was longer than what is used of it."""
+        self.notes: list[str] = drawn.notes
+        """What a user should know though it is no error."""
+        self.seconds: dict[str, float] = drawn.seconds
+        """What each stage took, by its name as in Progress.stage."""
+        self.alignment: dict[str, float] | None = drawn.alignment
+        """How it lies over the picture that it was made from: shift_x, shift_y (pixels), scale_x, scale_y (per cent),
+        confidence (0 to 1), uncertainty (pixels). None without such a picture, or if it cannot be told."""
+        self._png_text: dict[str, str] = drawn.png_text
 
     @property
     def width(self) -> int:
@@ -85,13 +83,15 @@ class Picture:
         return Image.fromarray(self.array)
 
     def save(self, path: PathLike) -> None:
-        """Writes a PNG; never leaves a partial file."""
-        if Path(path).suffix.lower() not in (".png", ""):
+        """Writes a PNG that carries its settings, for `qwen-image generate --from`; never leaves a partial file."""
+        if Path(_arguments.path(path, "path")).suffix.lower() not in (".png", ""):
             raise UsageError(f"{os.fspath(path)}: pictures are written as PNG; for others there is picture.image.save()")
-        _core.write_png(path, self.array)
+        _core.write_png(path, _pixels.rgb(self.array, "array"), self._png_text)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
         array = self.array if dtype is None else self.array.astype(dtype, copy=False)
+        if copy is False and array is not self.array:
+            raise ValueError(f"a picture is uint8, so it cannot be {array.dtype} without a copy")
         return array.copy() if copy and array is self.array else array
 
     def __repr__(self) -> str:
@@ -117,13 +117,13 @@ class Pipeline:
         tokenizer: PathLike | None = None,
         vision_encoder: PathLike | None = None,
         variant: str | None = None,
-        loras: Iterable[PathLike | tuple[PathLike, float]] = (),
+        loras: PathLike | tuple[PathLike, float] | Iterable[PathLike | tuple[PathLike, float]] = (),
         check_memory: bool = True,
         prompt_cache: PathLike | None = None,
     ) -> None:
         """Opens a folder or file. Without one, $QWEN_IMAGE_MODEL or the embedded model, unless parts are named.
 
-        threads: 0 for all processors. precision: "fast" or "exact". loras: files, or (file, scale).
+        threads: 0 for all processors. precision: "fast" or "exact". loras: a file, (file, scale), or a list of them.
         prompt_cache: a folder where embeddings of prompts are kept for later processes.
         """
         if precision not in ("fast", "exact"):
@@ -139,20 +139,19 @@ class Pipeline:
         if path is None and not (transformer or text_encoder or vae):
             path = _default_model()
         if path is not None:
-            files.model = path
+            files.model = _arguments.path(path, "path")
         for name, part in parts.items():
             if part is not None:
-                setattr(files, name, part)
-        files.variant = variant or ""
-        for lora in loras:
-            file, scale = lora if isinstance(lora, tuple) else (lora, 1.0)
+                setattr(files, name, _arguments.path(part, name))
+        files.variant = "" if variant is None else _arguments.text(variant, "variant")
+        for file, scale in _arguments.loras(loras, "loras"):
             files.add_lora(file, scale)
         options = _core.PipelineOptions()
-        options.threads = _whole(threads, "threads", 0, 4096)
+        options.threads = _arguments.whole(threads, "threads", 0, _core.MAX_THREADS)
         options.set_exact(precision == "exact")
-        options.check_memory = check_memory
+        options.check_memory = _arguments.truth(check_memory, "check_memory")
         if prompt_cache is not None:
-            options.prompt_cache = prompt_cache
+            options.prompt_cache = _arguments.path(prompt_cache, "prompt_cache")
         self._pipeline = _core.Pipeline(files, options)
 
     @property
@@ -201,37 +200,35 @@ class Pipeline:
         with. mask: white is drawn anew. outpaint: margins (left, top, right, bottom) to add. Pictures are Pillow
         images, uint8 arrays, other Pictures or names of files.
 
-        progress is called several times a step with a Progress, preview after every step but the last with a small
+        progress is called several times a step with a Progress, at the very end with the fraction 1 of "decode"; preview after every step but the last with a small
         uint8 array [height, width, 3]. What they raise stops the drawing and comes out of generate unchanged.
         """
         request = _core.Request()
-        request.prompt = prompt
-        request.negative_prompt = negative_prompt
+        request.prompt = _arguments.text(prompt, "prompt")
+        if negative_prompt is not None:
+            request.negative_prompt = _arguments.text(negative_prompt, "negative_prompt")
         for name, value in (("width", width), ("height", height), ("steps", steps)):
             if value is not None:
-                setattr(request, name, _count(value, name))
-        request.cfg = cfg
-        request.seed = _whole(seed, "seed", 0, 2**64 - 1)
-        request.strength = strength
-        request.keep_size = keep_size
-        request.blend = blend
-        request.step_cache = step_cache
+                setattr(request, name, _arguments.whole(value, name))
+        for name, value in (("cfg", cfg), ("strength", strength)):
+            if value is not None:
+                setattr(request, name, _arguments.number(value, name))
+        request.seed = _arguments.whole(seed, "seed", 0, 2**64 - 1)
+        request.keep_size = _arguments.truth(keep_size, "keep_size")
+        request.blend = _arguments.truth(blend, "blend")
+        request.step_cache = _arguments.number(step_cache, "step_cache")
         if isinstance(input_images, (str, os.PathLike, Image.Image, np.ndarray, Picture)):
-            raise TypeError("input_images is one picture; expected is a list of them")
-        for i, picture in enumerate(input_images):
+            raise TypeError("input_images is one picture; expected is a list of pictures")
+        for i, picture in enumerate(_arguments.several(input_images, "input_images", "a list of pictures")):
             request.add_input_image(_pixels.rgb(picture, f"input_images[{i}]"))
         if init_image is not None:
             request.set_init_image(_pixels.rgb(init_image, "init_image"))
         if mask is not None:
             request.set_mask(_pixels.grey(mask, "mask"))
         if outpaint is not None:
-            if len(outpaint) != 4:
-                raise UsageError(f"outpaint has {len(outpaint)} margins; expected are 4: left, top, right, bottom")
-            request.set_outpaint(*(_count(margin, "outpaint") for margin in outpaint))
-        for name, callback in (("progress", progress), ("preview", preview)):
-            if callback is not None and not callable(callback):
-                raise TypeError(f"{name} is a {type(callback).__name__}, which cannot be called")
-        return Picture(self._pipeline.generate(request, progress, preview))
+            request.set_outpaint(*_arguments.margins(outpaint, "outpaint"))
+        on_progress, on_preview = _arguments.callback(progress, "progress"), _arguments.callback(preview, "preview")
+        return Picture(self._pipeline.generate(request, on_progress, on_preview))
 
     def __repr__(self) -> str:
         return f"<qwen_image.Pipeline {self.variant or 'of unknown kind'}, {self.threads} threads>"

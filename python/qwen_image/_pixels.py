@@ -12,7 +12,7 @@ from PIL import Image, ImageOps
 from . import _core
 from ._errors import UsageError
 
-_PNG_MODES = ("1", "L", "LA", "P", "I;16", "RGBA")
+_PNG_MODES = ("1", "L", "LA", "P", "RGBA")
 
 
 def _hint(array: np.ndarray, channels: bool) -> str:
@@ -38,6 +38,11 @@ def _checked(array: np.ndarray, name: str, channels: bool) -> np.ndarray:
     return np.ascontiguousarray(array)
 
 
+def _wants_reader(image: Image.Image) -> bool:
+    """Pillow's own conversion to RGB would not give what the reader of files gives."""
+    return image.mode in _PNG_MODES or (image.mode == "RGB" and "transparency" in image.info)
+
+
 def _png(image: Image.Image) -> bytes:
     out = io.BytesIO()
     image.save(out, "PNG", compress_level=0)
@@ -45,7 +50,18 @@ def _png(image: Image.Image) -> bytes:
 
 
 def _upright(image: Image.Image) -> Image.Image:
-    return ImageOps.exif_transpose(image) or image
+    image = ImageOps.exif_transpose(image) or image
+    return _high_bytes(image) if image.mode == "I" or image.mode.startswith("I;16") else image
+
+
+def _high_bytes(image: Image.Image) -> Image.Image:
+    """Greys of 16 bits, which Pillow holds as "I" or "I;16" according to its version."""
+    values = np.clip(np.asarray(image).astype(np.int64), 0, 65535)
+    grey = Image.fromarray((values >> 8).astype(np.uint8))
+    clear = image.info.get("transparency")
+    if clear is not None:
+        grey.putalpha(Image.fromarray(np.where(values == clear, 0, 255).astype(np.uint8)))
+    return grey
 
 
 def rgb(picture: Any, name: str) -> np.ndarray:
@@ -54,7 +70,7 @@ def rgb(picture: Any, name: str) -> np.ndarray:
         return _core.read_image(picture)
     if isinstance(picture, Image.Image):
         image = _upright(picture)
-        if image.mode in _PNG_MODES:
+        if _wants_reader(image):
             return _core.decode_image(_png(image), name)
         return np.array(image.convert("RGB"))
     if hasattr(picture, "__array__"):
@@ -68,7 +84,7 @@ def grey(mask: Any, name: str) -> np.ndarray:
         return _core.read_mask(mask)
     if isinstance(mask, Image.Image):
         image = _upright(mask)
-        if image.mode not in _PNG_MODES:
+        if not _wants_reader(image):
             image = image.convert("RGB")
         return _core.decode_mask(_png(image), name)
     if hasattr(mask, "__array__"):

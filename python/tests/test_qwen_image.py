@@ -5,30 +5,14 @@ import os
 import signal
 import subprocess
 import sys
-import tempfile
 import threading
 import unittest
 from pathlib import Path
 
 import numpy as np
 import qwen_image
+from case import SMALL, TINY, ModuleTest
 from PIL import Image
-
-os.environ.pop("QWEN_IMAGE_MODEL", None)
-TINY = Path(qwen_image.__file__).parent / "models" / "tiny"
-SMALL = {"width": 64, "height": 32, "steps": 2, "cfg": 1.0}
-
-
-class ModuleTest(unittest.TestCase):
-    @classmethod
-    def setUpClass(cls):
-        cls.pipeline = qwen_image.Pipeline()
-        cls.picture = cls.pipeline.generate("a red circle", **SMALL)
-
-    def setUp(self):
-        folder = tempfile.TemporaryDirectory()
-        self.addCleanup(folder.cleanup)
-        self.folder = Path(folder.name)
 
 
 class Pictures(ModuleTest):
@@ -57,6 +41,44 @@ class Pictures(ModuleTest):
         expected.update({"cfg": 2.5, "seed": 2**64 - 1, "strength": None})
         self.assertEqual(picture.settings, expected)
         self.assertIn("64x32", repr(picture))
+        self.assertEqual((picture.notes, picture.alignment, picture.prompt_truncated), ([], None, False))
+        self.assertEqual(set(picture.seconds), {"encode_prompt", "encode_pictures", "denoise", "decode"})
+        self.assertGreater(picture.seconds["denoise"], 0)
+
+    def test_array_protocol(self):
+        """Of NumPy 2, whichever is installed."""
+        array = self.picture.array
+        self.assertIs(self.picture.__array__(), array)
+        self.assertIs(self.picture.__array__(copy=False), array)
+        self.assertIs(self.picture.__array__(np.uint8, copy=False), array)
+        for dtype in (None, np.uint8, np.float32):
+            copied = self.picture.__array__(dtype, copy=True)
+            self.assertFalse(np.shares_memory(copied, array))
+            np.testing.assert_array_equal(copied, array)
+        with self.assertRaisesRegex(ValueError, "float32 without a copy"):
+            self.picture.__array__(np.float32, copy=False)
+
+    def test_what_a_result_tells_of_its_source(self):
+        settings = {"init_image": self.picture, "strength": 0.5, "steps": 2, "cfg": 1.0}
+        picture = self.pipeline.generate("a red circle", mask=np.full((3, 1), 255, np.uint8), **settings)
+        self.assertRegex(picture.notes[0], "mask of 1x3")
+        shape = np.zeros((128, 128, 3), np.uint8)
+        shape[40:90, 30:80] = (250, 20, 20)
+        picture = self.pipeline.generate("a red square", init_image=shape, strength=0.1, steps=10, cfg=1.0)
+        names = {"shift_x", "shift_y", "scale_x", "scale_y", "confidence", "uncertainty"}
+        self.assertEqual(set(picture.alignment), names)
+        self.assertGreater(picture.alignment["confidence"], 0.5)
+
+    def test_the_program_draws_a_saved_picture_again(self):
+        program = os.environ.get("QWEN_IMAGE_PROGRAM")
+        if not program:
+            self.skipTest("the program is not at hand")
+        saved, again = self.folder / "saved.png", self.folder / "again.png"
+        picture = self.pipeline.generate("a red circle", "blue", 64, 32, 2, 2.5, 7)
+        picture.save(saved)
+        subprocess.run([program, "generate", "--from", saved, "-m", TINY, "-q", "-o", again], check=True)
+        np.testing.assert_array_equal(np.asarray(Image.open(again)), picture.array)
+        self.assertEqual(Image.open(again).text, Image.open(saved).text)
 
     def test_pixels_outlive_the_pipeline(self):
         pipeline = qwen_image.Pipeline(threads=1)
@@ -100,113 +122,42 @@ class Models(ModuleTest):
             qwen_image.Pipeline(loras=["no-such-lora.safetensors"])
         with self.assertRaisesRegex(qwen_image.BadInputError, "no-such-lora"):
             qwen_image.Pipeline(loras=[("no-such-lora.safetensors", 0.5)])
+        for one in ("no-such-lora.safetensors", Path("no-such-lora.safetensors"), ("no-such-lora.safetensors", 0.5)):
+            with self.assertRaisesRegex(qwen_image.BadInputError, "no-such-lora"):
+                qwen_image.Pipeline(loras=one)
+        two = ("a-lora.safetensors", "b-lora.safetensors")
+        with self.assertRaisesRegex(qwen_image.BadInputError, "a-lora"):
+            qwen_image.Pipeline(loras=two)
 
     def test_wrong_models(self):
         with self.assertRaisesRegex(qwen_image.BadInputError, "/no/such/model"):
             qwen_image.Pipeline("/no/such/model")
         with self.assertRaisesRegex(qwen_image.UsageError, "precision"):
             qwen_image.Pipeline(precision="best")
-        with self.assertRaisesRegex(qwen_image.UsageError, "threads"):
-            qwen_image.Pipeline(threads=-1)
+        for threads in (-1, 1025, 2**31 - 1, 2**40):
+            with self.assertRaisesRegex(qwen_image.UsageError, "threads"):
+                qwen_image.Pipeline(threads=threads)
+        wrong = [
+            ({"path": 7}, "path is a int: 7; expected is a str"),
+            ({"vae": 7}, "vae is a int"),
+            ({"variant": 7}, "variant is a int"),
+            ({"threads": "two"}, "threads is a str: 'two'; expected is an int"),
+            ({"threads": None}, "threads is None"),
+            ({"check_memory": "no"}, "check_memory is a str: 'no'; expected is True or False"),
+            ({"prompt_cache": 7}, "prompt_cache is a int"),
+            ({"loras": 7}, "loras is a int"),
+            ({"loras": [7]}, r"loras\[0\] is a int"),
+            ({"loras": [("a", "b")]}, r"loras\[0\] is a tuple"),
+            ({"loras": {"a": 1.0}}, "loras is a dict"),
+            ({"loras": ("a", None)}, r"the scale of loras\[0\] is None"),
+        ]
+        for arguments, message in wrong:
+            with self.subTest(arguments=arguments), self.assertRaisesRegex(TypeError, message):
+                qwen_image.Pipeline(**arguments)
         os.environ["QWEN_IMAGE_MODEL"] = "/no/such/variable"
         self.addCleanup(os.environ.pop, "QWEN_IMAGE_MODEL")
         with self.assertRaisesRegex(qwen_image.BadInputError, "/no/such/variable"):
             qwen_image.Pipeline()
-
-
-class Inputs(ModuleTest):
-    def edited(self, picture):
-        return self.pipeline.generate("make the circle green", input_images=[picture], steps=1, cfg=1.0).array
-
-    def test_every_kind_of_picture_is_the_same(self):
-        path = self.folder / "circle.png"
-        self.picture.save(path)
-        expected = self.edited(self.picture.array)
-        transparent = self.picture.image.convert("RGBA")
-        turned = self.picture.image.transpose(Image.Transpose.ROTATE_90)
-        turned.getexif()[0x0112] = 6  # it must be turned by 90 degrees clockwise
-        gaps = np.zeros((32, 128, 3), np.uint8)[:, ::2]
-        gaps[:] = self.picture.array
-        for kind in (self.picture, self.picture.image, path, str(path), transparent, turned, gaps):
-            with self.subTest(kind=type(kind)):
-                np.testing.assert_array_equal(self.edited(kind), expected)
-        blank = self.edited(np.zeros((32, 64, 3), np.uint8))
-        self.assertTrue((blank != expected).any(), "the picture has no influence")
-
-    def test_transparent_parts_are_laid_on_white(self):
-        clear = Image.new("RGBA", (64, 32), (255, 0, 0, 0))
-        np.testing.assert_array_equal(self.edited(clear), self.edited(np.full((32, 64, 3), 255, np.uint8)))
-
-    def test_repairs(self):
-        """A mask as an array of bytes or truths, as a Pillow image, as a file: what it does not cover stays."""
-        settings = {"init_image": self.picture, "strength": 1.0, "keep_size": True, "steps": 2, "cfg": 1.0, "seed": 5}
-        mask = np.zeros((32, 64), np.uint8)
-        mask[:, 32:] = 255
-        path = self.folder / "mask.png"
-        Image.fromarray(mask).save(path)
-        first = self.pipeline.generate("a blue square", mask=mask, **settings).array
-        np.testing.assert_array_equal(first[:, :32], self.picture.array[:, :32])
-        self.assertTrue((first[:, 32:] != self.picture.array[:, 32:]).any())
-        for kind in (mask > 0, Image.fromarray(mask), Image.fromarray(mask).convert("1"), path):
-            with self.subTest(kind=type(kind)):
-                again = self.pipeline.generate("a blue square", mask=kind, **settings).array
-                np.testing.assert_array_equal(again, first)
-        unblended = self.pipeline.generate("a blue square", mask=mask, blend=False, **settings).array
-        self.assertTrue((unblended[:, :32] != first[:, :32]).any())
-
-    def test_outpaint(self):
-        settings = {"init_image": self.picture, "steps": 1, "cfg": 1.0}
-        wide = self.pipeline.generate("a blue square", outpaint=(16, 0, 32, 16), keep_size=True, **settings)
-        self.assertEqual(wide.array.shape, (48, 112, 3))
-        np.testing.assert_array_equal(wide.array[:32, 16:80], self.picture.array)
-
-    def test_wrong_arrays(self):
-        cases = {
-            "moveaxis": np.zeros((3, 32, 64), np.uint8),
-            "astype": np.zeros((32, 64, 3), np.float32),
-            "one by one": np.zeros((1, 32, 64, 3), np.uint8),
-            "fromarray": np.zeros((32, 64, 4), np.uint8),
-            r"\[32, 64\]": np.zeros((32, 64), np.uint8),
-            "int64": np.zeros((32, 64, 3), np.int64),
-            r"\[0, 64, 3\]": np.zeros((0, 64, 3), np.uint8),
-        }
-        for message, array in cases.items():
-            with self.subTest(message=message):
-                with self.assertRaisesRegex(qwen_image.UsageError, r"input_images\[1\].*" + message) as caught:
-                    self.pipeline.generate("x", input_images=[self.picture, array])
-                self.assertIsInstance(caught.exception, ValueError)
-        with self.assertRaisesRegex(qwen_image.UsageError, r"init_image.*\[height, width, 3\]"):
-            self.pipeline.generate("x", init_image=np.zeros((2, 2), np.uint8))
-        with self.assertRaisesRegex(qwen_image.UsageError, r"mask.*\[height, width\]"):
-            self.pipeline.generate("x", init_image=self.picture, mask=np.zeros((2, 2, 3), np.uint8))
-        for wrong in ({"input_images": [7]}, {"init_image": 7}, {"init_image": self.picture, "mask": 7}):
-            with self.assertRaisesRegex(TypeError, "is a int"):
-                self.pipeline.generate("x", **wrong)
-        with self.assertRaisesRegex(TypeError, "expected is a list"):
-            self.pipeline.generate("x", input_images=self.picture)
-
-    def test_wrong_values(self):
-        wrong = [
-            ({"width": 100, "height": 100}, "100x100"),
-            ({"width": 2**70}, "width"),
-            ({"steps": 0}, "steps"),
-            ({"seed": -1}, "seed"),
-            ({"seed": 2**64}, "seed"),
-            ({"cfg": float("nan")}, ""),
-            ({"outpaint": (1, 2)}, "4"),
-            ({"init_image": self.picture, "strength": 2.0}, "strength"),
-        ]
-        for settings, message in wrong:
-            with self.subTest(settings=settings):
-                with self.assertRaisesRegex(qwen_image.UsageError, message):
-                    self.pipeline.generate("x", **settings)
-        for settings in ({"steps": "four"}, {"steps": 1.5}, {"seed": None}, {"progress": 7}, {"preview": 7}):
-            with self.subTest(settings=settings), self.assertRaises(TypeError):
-                self.pipeline.generate("x", **settings)
-        with self.assertRaises(TypeError):
-            self.pipeline.generate(7)
-        with self.assertRaises(qwen_image.BadInputError):
-            self.pipeline.generate("x", input_images=["/no/such/picture.png"])
 
 
 class Callbacks(ModuleTest):
@@ -221,6 +172,7 @@ class Callbacks(ModuleTest):
         self.assertEqual([preview.shape for preview in previews], [(32, 64, 3)] * 2)
         self.assertEqual(previews[0].dtype, np.uint8)
         self.assertIn("denoise", repr(seen[len(seen) // 2]))
+        self.assertEqual((seen[-1].stage, seen[-1].step, seen[-1].fraction), ("decode", 3, 1.0))
 
     def test_what_a_callback_raises_comes_out_unchanged(self):
         class Mine(Exception):
@@ -323,6 +275,26 @@ class Threads(ModuleTest):
             # list.append runs no Python code, in which Python would look for signals itself
             self.pipeline.generate("a red circle", progress=seen.append, **{**SMALL, "steps": self.MANY_STEPS})
         self.assertNotIn(self.MANY_STEPS, [progress.step for progress in seen])
+
+    def test_control_c_is_seen_while_another_thread_draws(self):
+        result = self.run_python(
+            "import os, signal, threading, qwen_image\n"
+            "pipeline, begun, end = qwen_image.Pipeline(), threading.Event(), threading.Event()\n"
+            "def hold(progress):\n"
+            "    begun.set()\n"
+            "    end.wait()\n"
+            "other = threading.Thread(target=lambda: pipeline.generate('a', steps=1, progress=hold))\n"
+            "other.start()\n"
+            "begun.wait()\n"
+            "signal.signal(signal.SIGALRM, signal.default_int_handler)  # as Ctrl-C, but while this thread waits\n"
+            "try:\n"
+            "    signal.setitimer(signal.ITIMER_REAL, 0.1)\n"
+            "    pipeline.generate('b', steps=1)\n"
+            "except KeyboardInterrupt:\n"
+            "    print('stopped')\n"
+            "end.set()\n"
+        )
+        self.assertEqual((result.returncode, result.stdout), (0, "stopped\n"), result.stderr)
 
     def test_two_threads_draw_one_after_another(self):
         sys.setswitchinterval(0.005)

@@ -1,4 +1,4 @@
-// Models and pictures for C; see request.cc for what is asked of them.
+// Models for C; see request.cc for what is asked of them, and picture.cc for what they make.
 #include "qwen_image/c_api.h"
 
 #include <memory>
@@ -6,7 +6,8 @@
 
 #include "c_api/guard.h"
 #include "c_api/handles.h"
-#include "qwen_image/image_file.h"
+#include "core/threads.h"
+#include "qwen_image/truncation_guard.h"
 
 using qwen_image::CancelFlag;
 using qwen_image::ErrorKind;
@@ -34,17 +35,23 @@ std::filesystem::path& PartOf(qwen_image::ModelFiles& files, int part) {
   Fail(ErrorKind::kUsage, "{} is not a part of a model; see qwen_image_part", part);
 }
 
-// A callback that returns anything but 0 wants no more.
-GenerateHooks HooksOf(const qwen_image_request& request, CancelFlag& cancel) {
+// A callback that returns anything but 0 wants no more. C has no other way to stop, so it is asked while
+// another thread draws, too.
+GenerateHooks HooksOf(const qwen_image_request& request, const qwen_image::Pipeline& pipeline,
+                      CancelFlag& cancel) {
   GenerateHooks hooks;
   hooks.cancel = &cancel;
   if (request.on_progress) {
-    hooks.on_progress = [&](const qwen_image::Progress& p) {
+    const auto ask = [&](const qwen_image::Progress& p) {
       const qwen_image_progress progress = {static_cast<qwen_image_stage>(p.stage), p.step, p.steps,
                                             p.fraction};
       if (request.on_progress(request.progress_data, &progress) != 0) cancel.Cancel();
       cancel.ThrowIfCancelled();
     };
+    hooks.on_progress = ask;
+    qwen_image::Progress waiting;
+    waiting.steps = request.request.steps.value_or(pipeline.defaults().steps);
+    hooks.on_wait = [ask, waiting] { ask(waiting); };
   }
   if (request.on_preview) {
     hooks.on_preview = [&](const qwen_image::RgbImage& image) {
@@ -55,9 +62,17 @@ GenerateHooks HooksOf(const qwen_image_request& request, CancelFlag& cancel) {
   return hooks;
 }
 
+std::optional<qwen_image_alignment> AlignmentOf(const qwen_image::Picture& picture) {
+  if (!picture.source || !picture.source->alignment.measurable) return std::nullopt;
+  const qwen_image::Alignment& a = picture.source->alignment;
+  return qwen_image_alignment{a.shift_x, a.shift_y, a.scale_x, a.scale_y, a.confidence, a.uncertainty};
+}
+
 }  // namespace
 
 const char* qwen_image_version(void) { return qwen_image::Version(); }
+
+void qwen_image_install_truncation_guard(void) { qwen_image::InstallTruncationGuard(); }
 
 qwen_image_status qwen_image_options_new(qwen_image_options** options) {
   return Guarded([&] {
@@ -70,9 +85,7 @@ void qwen_image_options_free(qwen_image_options* options) { delete options; }
 
 qwen_image_status qwen_image_options_set_threads(qwen_image_options* options, int threads) {
   return Guarded([&] {
-    constexpr int kMost = 4096;
-    if (threads < 0 || threads > kMost)
-      Fail(ErrorKind::kUsage, "{} threads are impossible; from 0 (all processors) to {} are", threads, kMost);
+    qwen_image::CheckThreadCount(threads);
     Need(options, "options").pipeline.threads = threads;
   });
 }
@@ -140,6 +153,10 @@ int qwen_image_pipeline_edits(const qwen_image_pipeline* pipeline) {
   return pipeline && pipeline->pipeline.edits() ? 1 : 0;
 }
 
+int qwen_image_pipeline_threads(const qwen_image_pipeline* pipeline) {
+  return pipeline ? pipeline->pipeline.threads() : 0;
+}
+
 qwen_image_status qwen_image_check(const qwen_image_pipeline* pipeline, const qwen_image_request* request) {
   return Guarded([&] { Need(pipeline, "pipeline").pipeline.Check(Need(request, "request").request); });
 }
@@ -151,53 +168,9 @@ qwen_image_status qwen_image_generate(const qwen_image_pipeline* pipeline, const
     const qwen_image_request& asked = Need(request, "request");
     CancelFlag cancel;
     auto drawn = std::make_unique<qwen_image_picture>();
-    drawn->picture = Need(pipeline, "pipeline").pipeline.Generate(asked.request, HooksOf(asked, cancel));
+    const qwen_image::Pipeline& model = Need(pipeline, "pipeline").pipeline;
+    drawn->picture = model.Generate(asked.request, HooksOf(asked, model, cancel));
+    drawn->alignment = AlignmentOf(drawn->picture);
     *picture = drawn.release();
-  });
-}
-
-qwen_image_status qwen_image_picture_read(const char* path, qwen_image_picture** picture) {
-  return Guarded([&] {
-    Need(picture, "picture") = nullptr;
-    qwen_image::RgbImage image = qwen_image::ReadImage(NeedText(path, "path")).image;
-    auto read = std::make_unique<qwen_image_picture>();
-    read->picture.width = image.width;
-    read->picture.height = image.height;
-    read->picture.rgb = std::move(image.pixels);
-    read->picture.cfg = 0;
-    *picture = read.release();
-  });
-}
-
-void qwen_image_picture_free(qwen_image_picture* picture) { delete picture; }
-
-int64_t qwen_image_picture_width(const qwen_image_picture* picture) {
-  return picture ? picture->picture.width : 0;
-}
-
-int64_t qwen_image_picture_height(const qwen_image_picture* picture) {
-  return picture ? picture->picture.height : 0;
-}
-
-const uint8_t* qwen_image_picture_pixels(const qwen_image_picture* picture) {
-  return picture ? picture->picture.rgb.data() : nullptr;
-}
-
-uint64_t qwen_image_picture_seed(const qwen_image_picture* picture) {
-  return picture ? picture->picture.seed : 0;
-}
-
-int64_t qwen_image_picture_steps(const qwen_image_picture* picture) {
-  return picture ? picture->picture.steps : 0;
-}
-
-double qwen_image_picture_cfg(const qwen_image_picture* picture) {
-  return picture ? picture->picture.cfg : 0;
-}
-
-qwen_image_status qwen_image_picture_save_png(const qwen_image_picture* picture, const char* path) {
-  return Guarded([&] {
-    const qwen_image::RgbImage image = Need(picture, "picture").picture.image();
-    qwen_image::WritePng(NeedText(path, "path"), image);
   });
 }

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <climits>
 #include <cmath>
 #include <functional>
 #include <memory>
@@ -12,6 +13,7 @@
 #include <thread>
 #include <vector>
 
+#include "c_api/testing.h"
 #include "files/testing.h"
 #include "qwen_image/image_file.h"
 #include "qwen_image/qwen_image.h"
@@ -22,39 +24,6 @@ namespace qwen_image {
 namespace {
 
 using ::testing::HasSubstr;
-constexpr const char* kTiny = QWEN_IMAGE_SOURCE_DIR "/models/tiny";
-
-template <auto kFree>
-struct Freed {
-  void operator()(auto* handle) const { kFree(handle); }
-};
-using OptionsHandle = std::unique_ptr<qwen_image_options, Freed<qwen_image_options_free>>;
-using PipelineHandle = std::unique_ptr<qwen_image_pipeline, Freed<qwen_image_pipeline_free>>;
-using RequestHandle = std::unique_ptr<qwen_image_request, Freed<qwen_image_request_free>>;
-using PictureHandle = std::unique_ptr<qwen_image_picture, Freed<qwen_image_picture_free>>;
-
-PipelineHandle Open(const char* model = kTiny) {
-  qwen_image_pipeline* pipeline = nullptr;
-  EXPECT_EQ(qwen_image_pipeline_open(model, nullptr, &pipeline), QWEN_IMAGE_OK) << qwen_image_last_error();
-  return PipelineHandle(pipeline);
-}
-
-// Small, and of few steps: what is drawn is the engine's concern.
-RequestHandle SmallRequest(int64_t steps = 2) {
-  qwen_image_request* request = nullptr;
-  EXPECT_EQ(qwen_image_request_new("a red circle", &request), QWEN_IMAGE_OK);
-  EXPECT_EQ(qwen_image_request_set_size(request, 64, 32), QWEN_IMAGE_OK);
-  EXPECT_EQ(qwen_image_request_set_steps(request, steps), QWEN_IMAGE_OK);
-  EXPECT_EQ(qwen_image_request_set_cfg(request, 1), QWEN_IMAGE_OK);
-  return RequestHandle(request);
-}
-
-PictureHandle Draw(const PipelineHandle& pipeline, const RequestHandle& request) {
-  qwen_image_picture* picture = nullptr;
-  EXPECT_EQ(qwen_image_generate(pipeline.get(), request.get(), &picture), QWEN_IMAGE_OK)
-      << qwen_image_last_error();
-  return PictureHandle(picture);
-}
 
 // The same from C++.
 GenerateRequest SmallCxxRequest() {
@@ -65,12 +34,6 @@ GenerateRequest SmallCxxRequest() {
   request.steps = 2;
   request.cfg = 1;
   return request;
-}
-
-std::vector<uint8_t> PixelsOf(const PictureHandle& picture) {
-  const uint8_t* pixels = qwen_image_picture_pixels(picture.get());
-  return {pixels,
-          pixels + 3 * qwen_image_picture_width(picture.get()) * qwen_image_picture_height(picture.get())};
 }
 
 TEST(CApi, DrawsWhatCxxDraws) {
@@ -282,6 +245,8 @@ TEST(CApi, NullsAreRefused) {
   qwen_image_picture* picture = nullptr;
   qwen_image_request* new_request = nullptr;
   const uint8_t pixel[3] = {};
+  const int64_t one = 1;
+  const float zero = 0;
   const std::pair<const char*, std::function<qwen_image_status()>> calls[] = {
       {"options", [] { return qwen_image_options_new(nullptr); }},
       {"options", [] { return qwen_image_options_set_threads(nullptr, 1); }},
@@ -319,6 +284,19 @@ TEST(CApi, NullsAreRefused) {
       {"request", [] { return qwen_image_request_set_keep_size(nullptr, 1); }},
       {"request", [] { return qwen_image_request_set_progress(nullptr, SeeProgress, nullptr); }},
       {"request", [] { return qwen_image_request_set_preview(nullptr, SeePreview, nullptr); }},
+      {"request", [] { return qwen_image_request_read_mask(nullptr, "x.png"); }},
+      {"path", [&] { return qwen_image_request_read_mask(request, nullptr); }},
+      {"request", [] { return qwen_image_request_clear_input_images(nullptr); }},
+      {"request", [] { return qwen_image_request_clear_init_image(nullptr); }},
+      {"request", [] { return qwen_image_request_clear_mask(nullptr); }},
+      {"request", [] { return qwen_image_request_set_step_cache(nullptr, 0.1); }},
+      {"request", [&] { return qwen_image_request_set_latents(nullptr, &one, 1, &zero); }},
+      {"shape", [&] { return qwen_image_request_set_latents(request, nullptr, 1, &zero); }},
+      {"values", [&] { return qwen_image_request_set_latents(request, &one, 1, nullptr); }},
+      {"request", [] { return qwen_image_request_set_resume_folder(nullptr, "x"); }},
+      {"folder", [&] { return qwen_image_request_set_resume_folder(request, nullptr); }},
+      {"picture", [] { return qwen_image_picture_seconds(nullptr, nullptr, nullptr, nullptr, nullptr); }},
+      {"picture", [] { return qwen_image_picture_remove_resume_state(nullptr); }},
       {"pipeline", [&] { return qwen_image_check(nullptr, request); }},
       {"request", [&] { return qwen_image_check(pipeline.get(), nullptr); }},
       {"pipeline", [&] { return qwen_image_generate(nullptr, request, &picture); }},
@@ -337,7 +315,12 @@ TEST(CApi, NullsAreRefused) {
   EXPECT_EQ(new_request, nullptr);
   EXPECT_EQ(qwen_image_picture_pixels(nullptr), nullptr);
   EXPECT_EQ(qwen_image_picture_width(nullptr) + qwen_image_picture_height(nullptr), 0);
-  EXPECT_EQ(qwen_image_pipeline_edits(nullptr), 0);
+  EXPECT_EQ(qwen_image_pipeline_edits(nullptr) + qwen_image_pipeline_threads(nullptr), 0);
+  EXPECT_EQ(qwen_image_picture_note_count(nullptr) + qwen_image_picture_steps_resumed(nullptr), 0);
+  EXPECT_EQ(qwen_image_picture_prompt_truncated(nullptr), 0);
+  EXPECT_EQ(qwen_image_picture_alignment(nullptr), nullptr);
+  EXPECT_STREQ(qwen_image_picture_note(nullptr, 0), "");
+  EXPECT_STREQ(qwen_image_picture_settings(nullptr), "");
   EXPECT_STREQ(qwen_image_pipeline_variant(nullptr), "");
   qwen_image_options_free(nullptr);
   qwen_image_pipeline_free(nullptr);
@@ -379,7 +362,8 @@ TEST(CApi, WrongValuesAreRefused) {
   qwen_image_options* made = nullptr;
   qwen_image_options_new(&made);
   const OptionsHandle options(made);
-  EXPECT_EQ(qwen_image_options_set_threads(made, -1), QWEN_IMAGE_USAGE);
+  for (const int threads : {-1, 1025, INT_MIN, INT_MAX})
+    EXPECT_EQ(qwen_image_options_set_threads(made, threads), QWEN_IMAGE_USAGE) << threads;
   EXPECT_EQ(qwen_image_options_set_precision(made, 3), QWEN_IMAGE_USAGE);
   EXPECT_EQ(qwen_image_options_set_part(made, 7, "x"), QWEN_IMAGE_USAGE);
   qwen_image_pipeline* opened = nullptr;

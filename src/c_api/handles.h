@@ -1,6 +1,8 @@
 // What is behind the handles of the C API.
 #pragma once
 
+#include <optional>
+
 #include "qwen_image/c_api.h"
 #include "qwen_image/qwen_image.h"
 
@@ -23,4 +25,5 @@ struct qwen_image_request {
 
 struct qwen_image_picture {
   qwen_image::Picture picture;
+  std::optional<qwen_image_alignment> alignment = {};
 };

@@ -91,6 +91,25 @@ qwen_image_status qwen_image_request_set_mask(qwen_image_request* request, int64
   });
 }
 
+qwen_image_status qwen_image_request_read_mask(qwen_image_request* request, const char* path) {
+  return Guarded([&] {
+    qwen_image::GenerateRequest& asked = Need(request, "request").request;
+    asked.mask = qwen_image::ReadMask(NeedText(path, "path")).image;
+  });
+}
+
+qwen_image_status qwen_image_request_clear_input_images(qwen_image_request* request) {
+  return Guarded([&] { Need(request, "request").request.input_images.clear(); });
+}
+
+qwen_image_status qwen_image_request_clear_init_image(qwen_image_request* request) {
+  return Guarded([&] { Need(request, "request").request.init_image.reset(); });
+}
+
+qwen_image_status qwen_image_request_clear_mask(qwen_image_request* request) {
+  return Guarded([&] { Need(request, "request").request.mask.reset(); });
+}
+
 qwen_image_status qwen_image_request_set_strength(qwen_image_request* request, double strength) {
   return Guarded([&] { Need(request, "request").request.strength = strength; });
 }
@@ -106,6 +125,36 @@ qwen_image_status qwen_image_request_set_blend(qwen_image_request* request, int 
 
 qwen_image_status qwen_image_request_set_keep_size(qwen_image_request* request, int keep_size) {
   return Guarded([&] { Need(request, "request").request.keep_size = keep_size != 0; });
+}
+
+qwen_image_status qwen_image_request_set_step_cache(qwen_image_request* request, double step_cache) {
+  return Guarded([&] { Need(request, "request").request.step_cache = step_cache; });
+}
+
+qwen_image_status qwen_image_request_set_latents(qwen_image_request* request, const int64_t* shape,
+                                                 int dimensions, const float* values) {
+  return Guarded([&] {
+    qwen_image::GenerateRequest& asked = Need(request, "request").request;
+    const int64_t* sides = &Need(shape, "shape");
+    constexpr int kMostDimensions = 5;
+    constexpr int64_t kMostValues = int64_t{1} << 26;  // more than the largest picture has
+    bool possible = dimensions >= 1 && dimensions <= kMostDimensions;
+    int64_t count = 1;
+    for (int i = 0; possible && i < dimensions; ++i) {
+      possible = sides[i] >= 1 && sides[i] <= kMostValues / count;
+      count *= possible ? sides[i] : 1;
+    }
+    if (!possible)
+      Fail(ErrorKind::kUsage,
+           "the initial latents have 1 to {} dimensions of 1 and more, and at most {} values",
+           kMostDimensions, kMostValues);
+    const float* begin = &Need(values, "values");
+    asked.latents = qwen_image::InitialLatents{{sides, sides + dimensions}, {begin, begin + count}};
+  });
+}
+
+qwen_image_status qwen_image_request_set_resume_folder(qwen_image_request* request, const char* folder) {
+  return Guarded([&] { Need(request, "request").request.resume_folder = NeedText(folder, "folder"); });
 }
 
 qwen_image_status qwen_image_request_set_progress(qwen_image_request* request,

@@ -10,6 +10,8 @@
 #include <thread>
 #include <vector>
 
+#include "core/fail.h"
+
 namespace qwen_image {
 namespace {
 
@@ -142,6 +144,12 @@ int DefaultThreadCount() {
   if (sched_getaffinity(0, sizeof(set), &set) == 0) return std::max(1, CPU_COUNT(&set));
 #endif
   return static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
+}
+
+void CheckThreadCount(int threads) {
+  if (threads < 0 || threads > kMaxThreads)
+    Fail(ErrorKind::kUsage, "threads must be from 1 to {}, or 0 for all processors, not {}", kMaxThreads,
+         threads);
 }
 
 }  // namespace qwen_image

@@ -36,4 +36,8 @@ class ThreadPool {
 
 int DefaultThreadCount();  // the processors this process may use
 
+inline constexpr int kMaxThreads = 1024;
+// Throws Error kUsage; 0 stands for DefaultThreadCount.
+void CheckThreadCount(int threads);
+
 }  // namespace qwen_image

@@ -88,7 +88,13 @@ TEST(Png, EncodesInMemoryWhatItReads) {
   const TempFolder folder;
   const RgbImage image{2, 1, {1, 2, 3, 250, 251, 252}};
   EXPECT_THAT(ReadPng(folder.Write("a.png", EncodePng(image))).pixels, ElementsAreArray(image.pixels));
-  MessageOf(ErrorKind::kInternal, [] { EncodePng({2, 2, {1, 2, 3}}); });
+  EXPECT_THAT(MessageOf(ErrorKind::kUsage,
+                        [] {
+                          EncodePng({2, 2, {1, 2, 3}});
+                        }),
+              HasSubstr("says it has 2x2 pixels and holds 3 bytes"));
+  const std::map<std::string, std::string> text = {{"prompt", "a cat"}};
+  EXPECT_EQ(ReadPngText(folder.Write("b.png", EncodePng(image, text))), text);
 }
 
 TEST(Png, TextIsUtf8AndMayBeLong) {
@@ -112,10 +118,10 @@ TEST(Png, WriteRefusesImpossiblePictures) {
   const TempFolder folder;
   const auto path = folder.path() / "out.png";
   for (const RgbImage& image : {RgbImage{1, 1, {}}, RgbImage{0, 0, {}}, RgbImage{-1, -1, {1, 2, 3}}}) {
-    MessageOf(ErrorKind::kInternal, [&] { WritePng(path, image, {}); });
+    MessageOf(ErrorKind::kUsage, [&] { WritePng(path, image, {}); });
   }
   for (const std::string& key : {""s, "with space"s, std::string(80, 'k'), "é"s}) {
-    MessageOf(ErrorKind::kInternal, [&] { WritePng(path, {1, 1, {1, 2, 3}}, {{key, "x"}}); });
+    MessageOf(ErrorKind::kUsage, [&] { WritePng(path, {1, 1, {1, 2, 3}}, {{key, "x"}}); });
   }
   EXPECT_EQ(folder.FileCount(), 0u);
 }

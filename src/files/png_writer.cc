@@ -37,6 +37,25 @@ void OnWrite(png_structp png, png_bytep from, size_t size) {
 
 void OnFlush(png_structp) {}
 
+// They point into the texts.
+std::vector<png_text> ChunksOf(std::map<std::string, std::string>& texts) {
+  std::vector<png_text> chunks;
+  for (auto& [key, value] : texts) {
+    const auto is_plain = [](char c) { return c > ' ' && c <= '~'; };
+    if (key.empty() || key.size() > 79 || !std::all_of(key.begin(), key.end(), is_plain)) {
+      Fail(ErrorKind::kUsage, "{} cannot be a keyword of a PNG picture: 1 to 79 letters of ASCII can",
+           Quoted(key));
+    }
+    // PNG ends a text at a NUL. A picture that took an hour is not thrown away for one in the prompt.
+    for (size_t at = 0; (at = value.find('\0', at)) != value.npos;) value.replace(at, 1, "\uFFFD");
+    png_text& chunk = chunks.emplace_back();
+    chunk.compression = PNG_ITXT_COMPRESSION_NONE;
+    chunk.key = const_cast<char*>(key.c_str());  // libpng copies it
+    chunk.text = value.data();
+  }
+  return chunks;
+}
+
 class Writer {
  public:
   explicit Writer(std::function<void(const void* bytes, size_t size)> write) {
@@ -52,7 +71,8 @@ class Writer {
   Writer(const Writer&) = delete;
   Writer& operator=(const Writer&) = delete;
 
-  void Write(const RgbImage& image, std::span<const png_text> text) {
+  void Write(const RgbImage& image, std::map<std::string, std::string> texts) {
+    const std::vector<png_text> text = ChunksOf(texts);
     const bool written = ReturnsFrom(png_jmpbuf(png_), [&] {
       png_set_write_fn(png_, &output_, OnWrite, OnFlush);
       png_set_user_limits(png_, kMaxSide, kMaxSide);
@@ -81,8 +101,11 @@ class Writer {
 void CheckPicture(const RgbImage& image) {
   if (image.width < 1 || image.height < 1 || image.width > kMaxSide || image.height > kMaxSide ||
       image.pixels.size() != static_cast<size_t>(image.width * image.height * 3)) {
-    Fail(ErrorKind::kInternal, "a picture of {} x {} with {} bytes cannot be written", image.width,
-         image.height, image.pixels.size());
+    Fail(ErrorKind::kUsage,
+         "a picture that says it has {}x{} pixels and holds {} bytes cannot be written; sides are from 1 to "
+         "{}, "
+         "and a pixel has 3 bytes",
+         image.width, image.height, image.pixels.size(), kMaxSide);
   }
 }
 
@@ -91,31 +114,17 @@ void CheckPicture(const RgbImage& image) {
 void WritePng(const std::filesystem::path& path, const RgbImage& image,
               const std::map<std::string, std::string>& text) {
   CheckPicture(image);
-  std::map<std::string, std::string> texts = text;
-  std::vector<png_text> chunks;
-  for (auto& [key, value] : texts) {
-    const auto is_plain = [](char c) { return c > ' ' && c <= '~'; };
-    if (key.empty() || key.size() > 79 || !std::all_of(key.begin(), key.end(), is_plain)) {
-      Fail(ErrorKind::kInternal, "{} cannot be a keyword of a PNG picture", Quoted(key));
-    }
-    // PNG ends a text at a NUL. A picture that took an hour is not thrown away for one in the prompt.
-    for (size_t at = 0; (at = value.find('\0', at)) != value.npos;) value.replace(at, 1, "\uFFFD");
-    png_text& chunk = chunks.emplace_back();
-    chunk.compression = PNG_ITXT_COMPRESSION_NONE;
-    chunk.key = const_cast<char*>(key.c_str());  // libpng copies it
-    chunk.text = value.data();
-  }
   OutputFile file(path);
-  Writer([&](const void* bytes, size_t size) { file.Write(bytes, size); }).Write(image, chunks);
+  Writer([&](const void* bytes, size_t size) { file.Write(bytes, size); }).Write(image, text);
   file.Commit();
 }
 
-std::string EncodePng(const RgbImage& image) {
+std::string EncodePng(const RgbImage& image, const std::map<std::string, std::string>& text) {
   CheckPicture(image);
   std::string png;
   Writer([&](const void* bytes, size_t size) {
     png.append(static_cast<const char*>(bytes), size);
-  }).Write(image, {});
+  }).Write(image, text);
   return png;
 }
 

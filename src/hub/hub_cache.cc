@@ -142,19 +142,6 @@ fs::path FindSnapshot(const fs::path& cache, const RepoId& repo) {
   return snapshot;
 }
 
-std::optional<std::string> RepoOfSnapshot(const fs::path& folder) {
-  constexpr std::string_view kPrefix = "models--";
-  const fs::path snapshots = folder.parent_path();
-  if (snapshots.filename() != "snapshots") return std::nullopt;
-  const std::string name = snapshots.parent_path().filename().string();
-  if (!name.starts_with(kPrefix)) return std::nullopt;
-  const std::string rest = name.substr(kPrefix.size());
-  const size_t dashes = rest.find("--");
-  if (dashes == rest.npos) return std::nullopt;
-  const std::string full = rest.substr(0, dashes) + "/" + rest.substr(dashes + 2);
-  return ParseRepoId(full) ? std::optional(full) : std::nullopt;
-}
-
 void MakeFolders(const fs::path& folder) {
   std::error_code error;
   fs::create_directories(folder, error);

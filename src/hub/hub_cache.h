@@ -19,9 +19,6 @@ std::filesystem::path RepoFolder(const std::filesystem::path& cache, const RepoI
 // revision was asked for. Throws Error kBadInput if it is not there, or not all of it is.
 std::filesystem::path FindSnapshot(const std::filesystem::path& cache, const RepoId& repo);
 
-// "owner/name" of a folder …/models--owner--name/snapshots/<commit>; nothing for other folders.
-std::optional<std::string> RepoOfSnapshot(const std::filesystem::path& folder);
-
 // The steps that put a file into the cache; all throw Error kCannotWrite.
 void LinkBlob(const std::filesystem::path& repo_folder, const std::string& commit, const std::string& path,
               const std::string& hash);

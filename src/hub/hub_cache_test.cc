@@ -123,12 +123,5 @@ TEST_F(HubCache, HostileRefs) {
   EXPECT_EQ(Find("owner/model"), Snapshot(kOne));
 }
 
-TEST_F(HubCache, NameOfASnapshot) {
-  EXPECT_EQ(RepoOfSnapshot(Snapshot(kOne)), "owner/model");
-  EXPECT_EQ(RepoOfSnapshot("/models/tiny"), std::nullopt);
-  EXPECT_EQ(RepoOfSnapshot("/x/models--only/snapshots/abc"), std::nullopt);
-  EXPECT_EQ(RepoOfSnapshot("tiny"), std::nullopt);
-}
-
 }  // namespace
 }  // namespace qwen_image

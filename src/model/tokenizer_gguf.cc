@@ -26,8 +26,7 @@ TokenizerFiles ReadGgufTokenizer(const std::filesystem::path& path) {
   if (model != "gpt2" || pre != "qwen2") {
     Fail(ErrorKind::kBadInput,
          "{}: its tokenizer is {} with the splitting {}, but this engine tokenizes as Qwen2 does (\"gpt2\" "
-         "with "
-         "\"qwen2\"); give a tokenizer's folder with --tokenizer",
+         "with \"qwen2\"); name a tokenizer's folder as the tokenizer",
          files.where, Quoted(model), Quoted(pre));
   }
   const auto tokens = file.StringArray("tokenizer.ggml.tokens");
@@ -35,9 +34,8 @@ TokenizerFiles ReadGgufTokenizer(const std::filesystem::path& path) {
   const auto merges = file.StringArray("tokenizer.ggml.merges");
   if (!tokens || !types || !merges || tokens->size() != types->size()) {
     Fail(ErrorKind::kBadInput,
-         "{}: its tokenizer is not whole: {} tokens, {} token types, {} merges; give a tokenizer's folder "
-         "with "
-         "--tokenizer",
+         "{}: its tokenizer is not whole: {} tokens, {} token types, {} merges; name a tokenizer's folder "
+         "as the tokenizer",
          files.where, tokens ? tokens->size() : 0, types ? types->size() : 0, merges ? merges->size() : 0);
   }
   for (size_t i = 0; i < tokens->size(); ++i) {

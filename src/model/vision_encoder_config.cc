@@ -66,7 +66,7 @@ VisionEncoderConfig ReadVisionEncoderConfig(const WeightStore& store) {
   if (store.tensors().empty()) {
     Fail(ErrorKind::kBadInput,
          "the text encoder {} has no vision tower (model.visual.*), which editing needs; GGUF text encoders "
-         "come without; give one with --vision-encoder FILE",
+         "come without; name a file with one as the vision encoder",
          store.path().string());
   }
   VisionEncoderConfig c = ConfigOfTensors(store);

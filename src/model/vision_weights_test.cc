@@ -230,7 +230,7 @@ TEST(VisionWeights, OfATextEncoderWithoutATowerAreMissed) {
     EXPECT_EQ(LoadMessage(path),
               "the text encoder " + path.string() +
                   " has no vision tower (model.visual.*), which editing needs; GGUF text encoders come "
-                  "without; give one with --vision-encoder FILE");
+                  "without; name a file with one as the vision encoder");
   }
   const fs::path vae = fs::path(QWEN_IMAGE_SOURCE_DIR) / "tests/goldens/formats/comfy_vae.safetensors";
   EXPECT_THAT(LoadMessage(vae), HasSubstr("the vision_encoder is expected here, but this is a VAE"));

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include "qwen_image/image_file.h"
+
 namespace qwen_image {
 namespace {
 
@@ -61,6 +63,14 @@ Json DrawnRecord(const Picture& picture, const GenerateRequest& request, Precisi
   return record;
 }
 
+void NameSources(const GenerateRequest& request, const std::string& names, Json& record) {
+  for (size_t i = 0; i < request.input_images.size(); ++i)
+    record["input_images"].push_back(fmt::format("{}-{}", names, i + 1));
+  if (request.init_image) record["init_image"] = names;
+  if (request.mask) record["mask"] = names + "-mask";
+  if (request.latents) record["latents"] = names + "-latents";
+}
+
 std::string RecordText(const Json& record) {
   return record.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
@@ -68,5 +78,7 @@ std::string RecordText(const Json& record) {
 std::map<std::string, std::string> PngText(const Json& record) {
   return {{kRecordKey, RecordText(record)}, {"Software", std::string("qwen-image.cpp ") + Version()}};
 }
+
+void Picture::SavePng(const std::filesystem::path& path) const { WritePng(path, image(), png_text); }
 
 }  // namespace qwen_image

@@ -18,6 +18,10 @@ inline constexpr const char* kRecordKey = "qwen-image";
 Json DrawnRecord(const Picture& picture, const GenerateRequest& request, Precision precision,
                  const std::string& model_name, const std::vector<AppliedLora>& loras);
 
+// Calls the pictures and the noise that it was made from `names`, `names`-1, `names`-mask …, where nobody
+// knows better.
+void NameSources(const GenerateRequest& request, const std::string& names, Json& record);
+
 // One line. Bytes that are no UTF-8, as names of files may have, become U+FFFD.
 std::string RecordText(const Json& record);
 

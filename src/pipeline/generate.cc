@@ -9,6 +9,7 @@
 #include "kernels/resize.h"
 #include "model/latents.h"
 #include "pipeline/alignment.h"
+#include "pipeline/drawn_record.h"
 #include "pipeline/memory_check.h"
 #include "pipeline/preview.h"
 #include "pipeline/resume.h"
@@ -76,6 +77,14 @@ void FinishPicture(const GenerateRequest& request, const Settings& settings,
   picture.rgb = std::move(result.pixels);
 }
 
+// For those who hold pictures and not files.
+Json LibraryRecord(const Pipeline::Impl& model, const GenerateRequest& request, const Picture& picture) {
+  Json record =
+      DrawnRecord(picture, request, model.precision, model.name, model.transformer.loras().applied());
+  NameSources(request, "given", record);
+  return record;
+}
+
 }  // namespace
 
 Picture Pipeline::Generate(const GenerateRequest& request, const GenerateHooks& hooks) const {
@@ -83,11 +92,8 @@ Picture Pipeline::Generate(const GenerateRequest& request, const GenerateHooks& 
   const Pipeline::Impl& model = *impl_;
   const Settings settings = model.Resolve(request);
   CheckCanBeWatched(request, hooks);
-  const Turns::Turn turn(model.turns, hooks.cancel);
+  const Turns::Turn turn(model.turns, hooks.cancel, hooks.on_wait);
   if (model.check_memory) CheckWorkspaceFits(model, request, settings);
-  if (hooks.on_note) {
-    for (const std::string& note : SizeNotes(request, settings)) hooks.on_note(note);
-  }
   const CancelFlag never;
   Progress progress{
       .stage = Progress::Stage::kEncodePrompt, .step = 0, .steps = settings.steps_run(), .fraction = 0};
@@ -111,6 +117,11 @@ Picture Pipeline::Generate(const GenerateRequest& request, const GenerateHooks& 
                   .cfg = settings.cfg,
                   .seed = request.seed,
                   .strength = settings.strength};
+  const KeptRun::Note note = [&](const std::string& text) {
+    picture.notes.push_back(text);
+    if (hooks.on_note) hooks.on_note(text);
+  };
+  for (const std::string& text : SizeNotes(request, settings)) note(text);
 
   // 2. Turn the prompts into embeddings; those of an edit see the pictures, too.
   Stopwatch encode_watch;
@@ -142,7 +153,7 @@ Picture Pipeline::Generate(const GenerateRequest& request, const GenerateHooks& 
   Tensor latents = source ? MixWithNoise(pictures.source, noise, schedule.sigmas.front()) : noise.Clone();
   run.tap("initial_latents_packed", latents);
   StepCache step_cache(request.step_cache, schedule);
-  KeptRun kept(model, run, schedule, hooks.on_note);
+  KeptRun kept(model, run, schedule, note);
   picture.resume_file = kept.path();
   picture.steps_resumed = progress.resumed = kept.Load(latents, step_cache);
 
@@ -182,7 +193,9 @@ Picture Pipeline::Generate(const GenerateRequest& request, const GenerateHooks& 
 
   // 8. Bring the result to the size of what it was made from, and lay it over that.
   FinishPicture(request, settings, source, images, std::move(drawn), model.pool, picture);
+  picture.png_text = PngText(LibraryRecord(model, request, picture));
   picture.seconds.decode = decode_watch.Seconds();
+  report_fraction(1);
   return picture;
 }
 

@@ -88,8 +88,8 @@ void CheckWeightsFit(const ModelParts& parts) {
   if (largest > available) {
     Fail(ErrorKind::kOutOfMemory,
          "{}: the largest part of the model needs {} of memory, but only {} are "
-         "available; use a machine with more memory, or --ignore-memory to read from disk at every step "
-         "(very slow)",
+         "available; use a machine with more memory, or switch this check off (check_memory; in the program "
+         "--ignore-memory) to read from disk at every step, which is very slow",
          parts.root.string(), HumanBytes(largest), HumanBytes(available));
   }
 }
@@ -110,7 +110,7 @@ void CheckWorkspaceFits(const Pipeline::Impl& model, const GenerateRequest& requ
   if (needed > available) {
     Fail(ErrorKind::kOutOfMemory,
          "a picture of {}x{} needs about {} of memory with this model, but only {} are "
-         "available; choose a smaller --size",
+         "available; choose a smaller size",
          settings.width, settings.height, HumanBytes(needed), HumanBytes(available));
   }
 }

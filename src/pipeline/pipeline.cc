@@ -2,6 +2,7 @@
 #include "pipeline/memory_check.h"
 #include "pipeline/parts_fit.h"
 #include "pipeline/pipeline_impl.h"
+#include "weights/model_name.h"
 
 namespace qwen_image {
 
@@ -18,7 +19,8 @@ EditModel EditModelOf(const ModelParts& parts, const Transformer& transformer, c
 }  // namespace
 
 Pipeline::Impl::Impl(const ModelParts& parts, const ModelFiles& files, const PipelineOptions& options)
-    : check_memory(options.check_memory),
+    : name(ModelName(files)),
+      check_memory(options.check_memory),
       precision(options.precision),
       device(ResolveDevice(options.device)),
       own_defaults(ReadModelDefaults(parts.root)),
@@ -71,6 +73,7 @@ void Pipeline::Impl::ReleaseEncoderPages() const {
 }
 
 Pipeline::Pipeline(const ModelFiles& model, const PipelineOptions& options) {
+  CheckThreadCount(options.threads);
   const ModelParts parts = FindModelParts(model);
   if (options.check_memory) CheckWeightsFit(parts);
   impl_ = std::make_unique<Impl>(parts, model, options);
@@ -78,6 +81,7 @@ Pipeline::Pipeline(const ModelFiles& model, const PipelineOptions& options) {
 
 Pipeline::~Pipeline() = default;
 Pipeline::Pipeline(Pipeline&&) noexcept = default;
+Pipeline& Pipeline::operator=(Pipeline&&) noexcept = default;
 
 const Defaults& Pipeline::defaults() const { return impl_->defaults; }
 const std::string& Pipeline::variant() const { return impl_->edit.variant.name; }

@@ -34,6 +34,7 @@ struct Pipeline::Impl {
   // Of the text encoder and the vision encoder, which work in the same stage.
   void ReleaseEncoderPages() const;
 
+  std::string name;  // for records
   bool check_memory;
   Precision precision;
   Device device;               // never kAuto

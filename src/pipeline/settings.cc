@@ -67,13 +67,13 @@ void CheckCanEdit(const EditModel& edit, size_t images) {
   if (variant.edit.empty()) {
     if (variant.name.empty())
       Fail(ErrorKind::kUsage,
-           "this model does not say which kind it is ({}); if it is made for editing, say which with "
-           "--variant edit, edit-2509 or edit-2511",
+           "this model does not say which kind it is ({}); if it is made for editing, say which "
+           "variant it is: edit, edit-2509 or edit-2511",
            variant.how);
     Fail(
         ErrorKind::kUsage,
         "this model draws from text ({}) and was not made for editing; a model of Qwen-Image-Edit is needed, "
-        "or --init-image to begin with a picture",
+        "or an initial image to begin with",
         variant.how);
   }
   constexpr size_t kMostImages = 8;

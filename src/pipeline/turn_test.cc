@@ -63,6 +63,24 @@ TEST(Turn, ACancelIsSeenWhileWaiting) {
   pipeline.Generate(SmallRequest(), {.on_progress = wait_for_other});
 }
 
+TEST(Turn, TheCallerIsAskedWhileWaiting) {
+  const Pipeline pipeline(kTiny, {.threads = 1});
+  struct Enough {};
+  const auto wait_for_other = [&](const Progress&) {
+    std::thread([&] {
+      int asked = 0;
+      const auto on_wait = [&] {
+        // A drawing in here would ask again, and so on without an end.
+        EXPECT_THROW(pipeline.Generate(SmallRequest()), Error);
+        if (++asked == 2) throw Enough();
+      };
+      EXPECT_THROW(pipeline.Generate(SmallRequest(), {.on_progress = {}, .on_note = {}, .on_wait = on_wait}),
+                   Enough);
+    }).join();  // forever, if it waited for this picture
+  };
+  pipeline.Generate(SmallRequest(), {.on_progress = wait_for_other});
+}
+
 TEST(Turn, TheChildOfAForkIsToldSo) {
   const Pipeline pipeline(kTiny, {.threads = 2});
   const pid_t child = fork();

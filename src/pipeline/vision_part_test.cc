@@ -54,7 +54,7 @@ TEST(VisionPart, ComesFromWhereItIsNamed) {
 
 TEST(VisionPart, IsMissedByEditsAlone) {
   EXPECT_THAT(EditMessage(TinyWith(kWithoutTower)),
-              AllOf(HasSubstr("has no vision tower (model.visual.*)"), HasSubstr("--vision-encoder FILE")));
+              AllOf(HasSubstr("has no vision tower (model.visual.*)"), HasSubstr("as the vision encoder")));
   EXPECT_THAT(EditMessage(TinyWith(kOtherWidth)),
               HasSubstr("the vision encoder's output is 16 wide, but the text encoder 128"));
 }

@@ -75,7 +75,7 @@ class LoraReader {
     if (layers_.empty() && refused_.empty()) {
       const RecognizedFile found = Recognize(*contents_.file);
       if (!found.components.empty()) {
-        Fail(ErrorKind::kBadInput, "{}: a LoRA is expected here, but this is {}; name it with --model", where,
+        Fail(ErrorKind::kBadInput, "{}: a LoRA is expected here, but this is {}; name it as the model", where,
              found.what);
       }
       Fail(ErrorKind::kBadInput,

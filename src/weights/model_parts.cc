@@ -82,7 +82,7 @@ std::string ReadPipelineClass(const fs::path& root) {
 }
 
 // The only file with weights in a folder of ComfyUI's models, which may hold those of many.
-fs::path OnlyWeightsIn(const fs::path& folder, std::string_view option) {
+fs::path OnlyWeightsIn(const fs::path& folder, Component component) {
   if (!IsFolder(folder)) return {};
   const std::vector<std::string> names = ListFolder(folder);
   std::vector<std::string> files = NamesEndingWith(names, kWeightsEnding);
@@ -90,18 +90,18 @@ fs::path OnlyWeightsIn(const fs::path& folder, std::string_view option) {
   if (files.empty()) return {};
   if (files.size() == 1) return folder / files[0];
   for (std::string& name : files) name = Printable(name);
-  Fail(ErrorKind::kBadInput, "{} holds several files; choose one with {}: {}", folder.string(), option,
-       JoinNames(files));
+  Fail(ErrorKind::kBadInput, "{} holds several files; choose one as the {}: {}", folder.string(),
+       NameOf(component), JoinNames(files));
 }
 
 void FindInComfyFolder(const fs::path& root, ModelParts& parts) {
   for (const char* name : {"diffusion_models", "unet"}) {
-    if (parts.transformer.empty()) parts.transformer = OnlyWeightsIn(root / name, "--transformer");
+    if (parts.transformer.empty()) parts.transformer = OnlyWeightsIn(root / name, Component::kTransformer);
   }
   for (const char* name : {"text_encoders", "clip"}) {
-    if (parts.text_encoder.empty()) parts.text_encoder = OnlyWeightsIn(root / name, "--text-encoder");
+    if (parts.text_encoder.empty()) parts.text_encoder = OnlyWeightsIn(root / name, Component::kTextEncoder);
   }
-  if (parts.vae.empty()) parts.vae = OnlyWeightsIn(root / "vae", "--vae");
+  if (parts.vae.empty()) parts.vae = OnlyWeightsIn(root / "vae", Component::kVae);
 }
 
 void FindInFolder(const fs::path& root, ModelParts& parts) {
@@ -168,21 +168,19 @@ std::vector<MissingPart> MissingParts(const ModelParts& parts) {
 
 ModelParts FindModelParts(const ModelFiles& files) {
   ModelParts parts = LocateModelParts(files);
-  std::string names, options;
-  for (const MissingPart& part : MissingParts(parts)) {
-    names += (names.empty() ? "" : ", ") + part.name;
-    if (!part.option.empty()) options += (options.empty() ? "" : " … ") + part.option;
-  }
+  std::string names;
+  for (const MissingPart& part : MissingParts(parts)) names += (names.empty() ? "" : ", ") + part.name;
   if (names.empty()) return parts;
   if (IsFolder(files.model)) {
     Fail(ErrorKind::kBadInput,
-         "{}: these parts of the model are missing: {}. The download may be incomplete{}",
-         parts.root.string(), names, options.empty() ? "" : fmt::format("; or name them: {} …", options));
+         "{}: these parts of the model are missing: {}. The download may be incomplete; parts that are "
+         "elsewhere can be named one by one",
+         parts.root.string(), names);
   }
   Fail(ErrorKind::kBadInput,
-       "these parts of the model are missing: {}. Name a folder with all of them as --model, or the parts: "
-       "{} …",
-       names, options);
+       "these parts of the model are missing: {}. Name a folder with all of them as the model, or the parts "
+       "one by one",
+       names);
 }
 
 ModelParts LocateModelParts(const ModelFiles& files) {

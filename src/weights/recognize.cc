@@ -98,12 +98,12 @@ RecognizedFile Recognize(const WeightFile& file) {
     found.vision_projector = true;
     found.what =
         "a vision projector (mmproj): the vision tower of a text encoder without its language model; editing "
-        "takes it as --vision-encoder";
+        "takes it as the vision encoder";
     return found;
   }
   if (std::any_of(file.tensors().begin(), file.tensors().end(),
                   [](const auto& item) { return IsLoraTensor(item.first); })) {
-    return {.components = {}, .lora = true, .what = "a LoRA; add it to a model with --lora"};
+    return {.components = {}, .lora = true, .what = "a LoRA, which is added to a model"};
   }
   if (const OtherModel* other = FindOtherModel(file)) {
     found.other_model = other->name;

@@ -93,7 +93,7 @@ TEST(Recognize, APartInThePlaceOfAnotherIsNamed) {
               HasSubstr("the transformer is expected here, but this is a VAE"));
   EXPECT_THAT(message("txt_norm.weight", Component::kVae), HasSubstr("but this is the transformer"));
   EXPECT_THAT(message("transformer_blocks.0.attn.to_q.lora_A.weight", Component::kTransformer),
-              HasSubstr("this is a LoRA; add it to a model with --lora"));
+              HasSubstr("this is a LoRA, which is added to a model"));
   EXPECT_THAT(message("lora_unet_transformer_blocks_0_attn_to_q.lora_down.weight", Component::kTransformer),
               HasSubstr("this is a LoRA"));
 }
@@ -147,9 +147,11 @@ TEST(Variant, IsToldByTheIndexOrByZeroCondT) {
   EXPECT_EQ(tell("", false, "edit"), "edit");
   EXPECT_EQ(tell("QwenImageEditPlusPipeline", false, "edit-2511"), "edit-2511");
   EXPECT_THAT(MessageOf(ErrorKind::kUsage, [&] { tell("", true, "edit"); }),
-              AllOf(HasSubstr("--variant edit contradicts"), HasSubstr("edit-2511")));
+              AllOf(HasSubstr("the variant edit contradicts"), HasSubstr("edit-2511")));
   EXPECT_THAT(MessageOf(ErrorKind::kUsage, [&] { tell("QwenImagePipeline", false, "edit"); }),
               HasSubstr("which say qwen-image"));
+  EXPECT_THAT(MessageOf(ErrorKind::kUsage, [&] { tell("", false, "edit-2512"); }),
+              HasSubstr("\"edit-2512\" is not a variant; there are qwen-image, edit, edit-2509, edit-2511"));
   // Another folder's index says nothing about a transformer from elsewhere.
   EXPECT_EQ(RecognizeVariant({.root = "m", .pipeline_class = "QwenImagePipeline", .transformer = "x.gguf"},
                              false, "")

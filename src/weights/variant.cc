@@ -1,8 +1,11 @@
 #include "weights/variant.h"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 
 #include "core/fail.h"
+#include "files/text.h"
 
 namespace qwen_image {
 namespace {
@@ -26,6 +29,9 @@ Variant TellFromFiles(const ModelParts& parts, bool zero_cond_t) {
 
 Variant RecognizeVariant(const ModelParts& parts, bool zero_cond_t, const std::string& asked,
                          const std::vector<std::string>& pipelines) {
+  if (!asked.empty() && std::find(kVariantNames.begin(), kVariantNames.end(), asked) == kVariantNames.end())
+    Fail(ErrorKind::kUsage, "{} is not a variant; there are {}", Quoted(asked),
+         fmt::join(kVariantNames, ", "));
   Variant found = TellFromFiles(parts, zero_cond_t);
   const auto serves = [&](const std::string& name) {
     return std::find(pipelines.begin(), pipelines.end(), name) != pipelines.end();
@@ -35,10 +41,10 @@ Variant RecognizeVariant(const ModelParts& parts, bool zero_cond_t, const std::s
     const bool may_be =
         found.name.empty() || serves(asked) || (found.name == "edit-2509" && asked == "edit-2511");
     if (!may_be) {
-      Fail(ErrorKind::kUsage, "--variant {} contradicts the model's files, which say {} ({})", asked,
+      Fail(ErrorKind::kUsage, "the variant {} contradicts the model's files, which say {} ({})", asked,
            found.name, found.how);
     }
-    found = {asked, "--variant"};
+    found = {asked, "the variant that was given"};
   }
   if (found.name.starts_with("edit")) {
     found.edit = found.name;

@@ -7,6 +7,7 @@ import pathlib
 import signal
 import socket
 import subprocess
+import urllib.error
 import urllib.request
 
 from selenium import webdriver
@@ -73,6 +74,14 @@ class Server:
 
     def jobs(self):
         return json.loads(self.get("/jobs"))["jobs"]
+
+    def refusal(self, path, body):
+        """The error in the reply to what is refused."""
+        try:
+            self.post(path, body)
+        except urllib.error.HTTPError as error:
+            return json.loads(error.read())["error"]
+        raise AssertionError(f"{body} was accepted")
 
     def post(self, path, body):
         request = urllib.request.Request(self.url + path, json.dumps(body).encode(), {"Content-Type": "application/json"})
@@ -151,6 +160,17 @@ class Browser:
 
     def hidden(self, selector):
         return not self.get(selector).is_displayed()
+
+    def in_view(self, selector):
+        """The whole of it is on the screen, and nothing lies on it."""
+        return self.run("""const node = document.querySelector(arguments[0]), box = node.getBoundingClientRect();
+            const at = document.elementFromPoint((box.left + box.right) / 2, (box.top + box.bottom) / 2);
+            return box.height > 0 && box.top >= 0 && box.left >= 0 && box.bottom <= innerHeight && box.right <= innerWidth && node.contains(at);""", selector)
+
+    def cut(self, selector):
+        """Whether a part of its text cannot be seen."""
+        return self.run("""const node = document.querySelector(arguments[0]);
+            return node.scrollHeight > node.clientHeight + 1 || node.scrollWidth > node.clientWidth + 1;""", selector)
 
     def click(self, selector):
         self.run("arguments[0].scrollIntoView({block: 'center'})", self.get(selector))

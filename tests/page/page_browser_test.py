@@ -92,12 +92,20 @@ class Drawing(PageTest):
         self.assertRegex(page.text("#stage-detail"), r"^[\d.]+ (ms|s) per step · .* left$")
         page.until(lambda: not page.hidden("#stage-badge"), "no preview came")
         page.until(lambda: page.run("return document.querySelector('#stage-images img').naturalWidth") > 0)
+        preview = page.get("#stage-images img").get_property("src")
+        page.until(lambda: page.get("#stage-images img").get_property("src") != preview, "the preview stays as it was")
         self.assertRegex(page.driver.title, r"^\d+ % · ")
         page.click("#cancel")
         page.until(lambda: page.text("#stage-title") == "Cancelled")
         self.assertEqual([job["state"] for job in server.jobs()], ["cancelled"])
-        page.until(lambda: page.text(".thumb-state") == "Cancelled")
         self.assertEqual(page.driver.title, "Qwen-Image")
+        # Nothing of it is left to keep: it is not in the gallery, and can be put away.
+        self.assertEqual(page.all(".card"), [])
+        self.assertFalse(page.hidden("#gallery-empty"))
+        page.click("#stage-actions button:last-child")
+        page.until(lambda: not page.hidden("#stage-empty"))
+        self.assertEqual(page.run("return document.activeElement.id"), "stage")
+        page.until(lambda: not server.jobs(), "the server still has it")
 
     def test_reload_during_a_job_finds_it_again(self):
         page.draw("a yellow star", **LONG)
@@ -108,6 +116,15 @@ class Drawing(PageTest):
         self.assertEqual(page.get("#prompt").get_property("value"), "a yellow star")
         page.click("#cancel")
         page.until(lambda: page.text("#stage-title") == "Cancelled")
+
+    def test_what_was_done_before_a_cancel_is_kept(self):
+        page.draw("a red circle", steps=4, count=10, width=768, height=768)
+        page.until(lambda: any(job["images"] for job in server.jobs()))
+        page.click("#cancel")
+        page.until(lambda: page.text("#stage-title") == "Cancelled")
+        [job] = server.jobs()
+        self.assertLess(len(job["images"]), 10)
+        page.until(lambda: page.pictures() == min(4, len(job["images"])))
 
     def test_several_pictures(self):
         page.draw("a red circle on a blue background", steps=2, seed=18446744073709551614, count=2)
@@ -121,8 +138,9 @@ class Drawing(PageTest):
         self.assertIn("18446744073709551615", page.text("#viewer-settings"))  # more than a JavaScript number holds
 
     def test_draw_again_gives_the_same_picture(self):
-        page.draw("a green star on a white background", steps=3, cfg=2.5, width=160, height=96)
+        page.draw("a green star on a white background", steps=3, cfg=2.5, width=160, height=96, negative="a red circle")
         [first] = self.wait_done()
+        self.assertEqual(first["negative_prompt"], "a red circle")
         page.open(server.url)
         page.until(lambda: page.all(".card"))
         page.click(".card [aria-label^='Draw again']")
@@ -138,14 +156,14 @@ class Drawing(PageTest):
         # The link leads to the whole file, and the browser is told to keep it.
         folder = pathlib.Path(WORK.name, "downloads")
         page.driver.execute_cdp_cmd("Browser.setDownloadBehavior", {"behavior": "allow", "downloadPath": str(folder)})
-        page.click(".card [aria-label=Download]")
+        page.click(".card [aria-label^=Download]")
         picture = server.get(job["images"][0]["url"])
         page.until(lambda: [file.read_bytes() for file in folder.glob("*.png")] == [picture], "no whole file came")
-        page.click(".card [aria-label=Delete]")
+        page.click(".card [aria-label^=Delete]")
         page.until(lambda: not page.all(".card"))
         page.click(".toast button")
         page.until(lambda: page.pictures() == 1)
-        page.click(".card [aria-label=Delete]")
+        page.click(".card [aria-label^=Delete]")
         page.until(lambda: not server.jobs(), "the server still has it")
         page.until(lambda: page.text("#stage-empty") and not page.hidden("#stage-empty"))
 
@@ -167,13 +185,23 @@ class Pictures(PageTest):
     def test_begin_with_a_picture_of_the_gallery(self):
         page.draw("a red circle on a blue background", steps=3)
         page.until(lambda: page.pictures() == 1)
-        page.click(".card [aria-label='Use as input']")
+        page.click(".card [aria-label^='Use as input']")
         page.until(lambda: page.all(".input img"))
         page.choose("[name=mode][value=begin]")
         self.assertFalse(page.hidden("#strength"))
         page.draw("a yellow circle", steps=5)
         job, _ = self.wait_done(2)
         self.assertEqual((job["input_images"], job["init_image"], job["strength"]), (0, True, 0.6))
+
+    def test_extend_a_picture(self):
+        self.upload(CIRCLE)
+        page.click("#extend-row summary")
+        page.fill("#extend-left", "32")
+        page.fill("#extend-bottom", "16")
+        page.draw("a red circle on a blue background", steps=3)
+        [job] = self.wait_done()
+        before, after = Image.open(CIRCLE).convert("RGB"), self.picture(job)
+        self.assertEqual(after.size, (before.width + 32, before.height + 16))
 
     def check_mask(self, paint):
         """The painted band around the middle changes, all else stays as it was, bit by bit."""
@@ -248,6 +276,8 @@ class Trouble(PageTest):
         # A place is free: it is taken.
         page.get(".queue-item button").click()
         page.until(lambda: len(page.all(".queue-item")) == 1)
+        page.until(lambda: page.hidden("#message"), "it still says that the server is busy")
+        self.assertIn("room in the queue", page.text("#toasts"))
         page.click("#draw")
         page.until(lambda: len(page.all(".queue-item")) == 2)
         self.assertTrue(page.hidden("#message"))
@@ -255,27 +285,97 @@ class Trouble(PageTest):
     def test_server_gone_and_back(self):
         page.draw("a star", **LONG)
         self.wait_step()
+        page.run("document.querySelector('.results').style.minHeight = '3000px'; scrollTo(0, 3000)")
         server.kill()
         try:
             page.until(lambda: "The server does not answer" in page.text("#banner-text"))
             self.assertEqual(page.text("#link-text"), "No connection")
+            self.assertTrue(page.in_view("#banner"))
+            page.run("scrollTo(0, 200)")
+            page.until(lambda: page.run("return scrollY") == 200)
+            self.assertTrue(page.in_view("#banner"))
+            page.until(lambda: page.run("""const bottom = document.getElementById('banner').getBoundingClientRect().bottom;
+                return bottom < document.getElementById('form').getBoundingClientRect().top"""), "the banner lies on the form")
+            page.click("#cancel")
+            page.until(lambda: "The server does not answer" in page.text("#toasts"))
             page.click("#draw")
             page.until(lambda: "nothing was sent" in page.text("#message"))
         finally:
             server.start()
         page.until(lambda: page.text("#link-text") == "Connected")
         self.assertTrue(page.hidden("#banner"))
+        self.assertTrue(page.hidden("#message"))
+        self.assertNotIn("does not answer", page.text("#toasts"))
         page.until(lambda: page.text("#stage-title") == "Interrupted")
         self.assertEqual(page.get("#prompt").get_property("value"), "a star")
 
-    def test_what_the_server_refuses_is_said_at_the_field(self):
-        page.run("document.getElementById('steps').removeAttribute('max')")
-        page.draw("a star", steps=100000)
-        page.until(lambda: "steps" in page.text("#message"))
-        page.draw("a star", steps=2, cfg=-1)
-        page.until(lambda: "guidance" in page.text("#message"))
-        self.assertEqual(page.run("return document.activeElement.id"), "cfg")
+    def bad_fields(self):
+        return page.run("return [...document.querySelectorAll('[aria-invalid]')].map((node) => node.id || node.name)")
+
+    def check_refused(self, request, field):
+        """What the server says stands whole at the Draw button; the field that it names is marked, and has the focus."""
+        error = server.refusal("/jobs", {"prompt": "a star", **request})
+        page.until(lambda: page.text("#message") == error["message"])
+        self.assertTrue(page.in_view("#message"))
+        self.assertFalse(page.cut("#message"))
+        self.assertEqual(page.get("#message").get_attribute("role"), "alert")
+        self.assertEqual(self.bad_fields(), [field] if error["param"] else [])
+        if error["param"]:
+            self.assertEqual(page.run("return getComputedStyle(document.activeElement).borderTopColor"),
+                             page.run("return getComputedStyle(document.getElementById('message')).color"))
+            self.assertEqual(page.run("return document.activeElement.id || document.activeElement.name"), field)
+            self.assertTrue(page.in_view(":focus"))
         self.assertEqual(server.jobs(), [])
+        return error
+
+    def test_what_the_server_refuses_is_said_at_the_field(self):
+        for width in (1280, 360):
+            page.resize(width, 740)
+            page.open(server.url)
+            page.draw("a star", steps=100000)
+            self.assertTrue(self.check_refused({"steps": 100000}, "steps")["param"])
+            page.draw("a star", steps=2, count=100)
+            self.assertTrue(self.check_refused({"n": 100}, "count")["param"])
+            # Whether the reply names the field or not.
+            page.draw("a star", count=1, cfg=5000)
+            self.check_refused({"cfg": 5000}, "cfg")
+            page.draw("a star", cfg=4, width=8208, height=16)
+            self.check_refused({"width": 8208, "height": 16}, "width")
+            # What is mended is not complained of any more.
+            page.fill("#width", f"512{Keys.TAB}")
+            page.until(lambda: page.hidden("#message"))
+            self.assertEqual(self.bad_fields(), [])
+
+    def test_what_the_form_refuses_is_said_at_the_field(self):
+        page.draw("", cfg=1)
+        page.until(lambda: "Write what you want" in page.text("#message"))
+        self.assertEqual(self.bad_fields(), ["prompt"])
+        page.draw("a star", cfg=-1)
+        page.until(lambda: "guidance" in page.text("#message"))
+        self.assertEqual(self.bad_fields(), ["cfg"])
+        self.assertEqual(page.run("return document.activeElement.id"), "cfg")
+        page.click("#reset")
+        self.assertTrue(page.hidden("#message"))
+        self.assertEqual(self.bad_fields(), [])
+        self.assertEqual(server.jobs(), [])
+
+    def test_failed_jobs_say_why_and_can_be_dismissed(self):
+        first = server.post("/jobs", {"prompt": "a star", **LONG})
+        server.post("/jobs", {"prompt": "a heart", "steps": 1})
+        folder, away = pathlib.Path(WORK.name, "jobs"), pathlib.Path(WORK.name, "away")
+        folder.rename(away)  # nothing can be written any more
+        try:
+            server.delete("/jobs/" + first["id"])
+            page.until(lambda: page.all(".card[data-state=failed]"))
+        finally:
+            away.rename(folder)
+        [error] = [job["error"] for job in server.jobs() if job["state"] == "failed"]
+        self.assertEqual(len(page.all(".card")), 1)  # the cancelled one is not there
+        self.assertEqual(page.text(".card .thumb-error"), error)
+        self.assertFalse(page.cut(".card .thumb-error"))
+        page.click(".card [aria-label^='Dismiss: a heart']")
+        page.until(lambda: not page.all(".card"))
+        page.until(lambda: not any(job["state"] == "failed" for job in server.jobs()), "the server still has it")
 
     def test_hostile_words_are_text(self):
         hostile = "<img src=x onerror=\"document.title='owned'\"><script>document.title='owned'</script>"
@@ -289,6 +389,12 @@ class Trouble(PageTest):
         self.assertEqual(page.run("return document.querySelectorAll('[onerror], main script, dialog script').length"), 0)
         self.assertEqual(page.driver.title, "Qwen-Image")
         self.assertTrue(job["id"])
+        page.click("#viewer-close")
+        server.post("/jobs", {"prompt": "a star", **LONG})
+        server.post("/jobs", {"prompt": hostile})
+        page.until(lambda: page.text(".queue-prompt") == hostile)
+        page.until(lambda: page.driver.title != "Qwen-Image")
+        self.assertNotIn("owned", page.driver.title)
 
 
 class Key(unittest.TestCase):
@@ -338,7 +444,7 @@ class Everybody(PageTest):
         ActionChains(page.driver).send_keys(Keys.ESCAPE).perform()
         page.until(lambda: not page.get("#viewer").get_property("open"))
         self.assertTrue(page.run("return document.activeElement.matches('.thumb')"))
-        self.tab_to(".card [aria-label=Delete]")
+        self.tab_to(".card [aria-label^=Delete]")
         ActionChains(page.driver).send_keys(Keys.ENTER).perform()
         page.until(lambda: not page.all(".card"))
 
@@ -369,7 +475,39 @@ class Everybody(PageTest):
                     continue
                 counted += 1
                 self.assertTrue(node.get("name", {}).get("value", "").strip(), node)
+            # A placeholder is a name for Chromium, but it goes when one writes; and a label of nothing cannot be clicked.
+            self.assertEqual(page.run("""return [...document.querySelectorAll('input, textarea')].filter((node) => !node.labels.length)
+                .concat([...document.querySelectorAll('label')].filter((label) => !label.control)).map((node) => node.outerHTML)"""), [])
         self.assertGreater(counted, 100)
+
+    def test_buttons_of_different_drawings_have_different_names(self):
+        for seed in (1, 2):
+            server.post("/jobs", {"prompt": "a red circle " * 20, "steps": 1, "seed": seed})
+        server.post("/jobs", {"prompt": "a star", "steps": 1})
+        self.wait_done(3)
+        names = page.run("return [...document.querySelectorAll('.card button')].map((node) => node.ariaLabel)")
+        self.assertEqual(len(names), 15)
+        self.assertEqual(len(set(names)), 15, names)
+        for name in names:
+            self.assertRegex(name, "^[A-Z][a-z ]+: a (red circle|star)")
+            self.assertLess(len(name), 100)
+
+    def test_prompts_are_whole_and_run_in_their_direction(self):
+        for text, direction in (("a red circle on a blue background, " * 8, "ltr"), ("دائرة حمراء على خلفية زرقاء " * 8, "rtl")):
+            for width in (1280, 360):
+                with self.subTest(direction=direction, width=width):
+                    server.clear()
+                    page.resize(width, 740)
+                    page.open(server.url)
+                    server.post("/jobs", {"prompt": text, "steps": 1})
+                    self.wait_done()
+                    for _ in range(2):
+                        server.post("/jobs", {"prompt": text, **LONG})
+                    page.until(lambda: page.all(".queue-prompt") and page.text("#stage-prompt"))
+                    for place in ("#stage-prompt", ".queue-prompt"):
+                        self.assertFalse(page.cut(place), place)
+                    for place in ("#stage-prompt", ".queue-prompt", ".card-prompt"):
+                        self.assertEqual(page.run("return getComputedStyle(document.querySelector(arguments[0])).direction", place), direction)
 
     def test_no_sideways_scrolling_on_narrow_screens(self):
         page.resize(360, 740)

@@ -47,7 +47,7 @@ def take(page, server, folder, everything):
     save(page, folder / "server_page.png")
     pictures(page, len(PROMPTS) + 1)
 
-    page.click(".card [aria-label='Use as input']")
+    page.click(".card [aria-label^='Use as input']")
     page.until(lambda: page.all(".input img"))
     if everything:
         page.run("scrollTo(0, 0)")

@@ -19,6 +19,7 @@ let followed = null;           // {id, controller}: the job whose events are rea
 let staged = null;             // id of the job on the stage when nothing is drawn
 let doneUnseen = false;        // finished while the page was hidden
 const removed = new Map();     // id → what ends the time to undo
+const apologies = [];          // what closes the toasts that say that the server does not answer
 const sent = new Map();        // id → {pictures, …} of jobs that this page asked for
 
 const find = (id) => jobs.find((job) => job.id === id);
@@ -39,7 +40,8 @@ function render() {
   const now = active[0] ?? ended.find(({ id }) => id === staged) ?? ended.find((job) => job.state === "done") ?? null;
   if (active[0]) staged = active[0].id;
   stage.render(now, active.slice(1), link === "gone");
-  gallery.render(ended);
+  // What was cancelled is nothing to keep, unless some of its pictures were done.
+  gallery.render(ended.filter((job) => job.state !== "cancelled" || job.images?.length));
   renderTitle(active[0]);
 }
 
@@ -65,7 +67,10 @@ function setLink(state, text) {
   byId("banner").hidden = state === "ok" || state === "wait";
   setText(byId("banner-retry"), state === "locked" ? "Enter the key" : "Try now");
   if (text) setText(byId("banner-text"), text);
-  if (before === "gone" && state === "ok") toast("The server is back.");
+  if (state !== "ok") return;
+  form.settle("gone");
+  apologies.splice(0).forEach((close) => close());
+  if (before === "gone") toast("The server is back.");
 }
 
 // --- in step with the server ---
@@ -91,6 +96,8 @@ async function look() {
     jobs = (await api.call("GET", "/jobs")).jobs;
     failures = 0;
     setLink("ok");
+    const waiting = jobs.filter(({ state }) => state === "queued").length;
+    if (waiting < info.limits.queue && form.settle("busy")) toast("There is room in the queue again: press Draw.");
     render();
     followRunning();
     later(document.hidden || jobs.some(stage.isActive) ? kBusy : kIdle);
@@ -164,7 +171,7 @@ async function draw() {
   const button = byId("draw");
   if (button.getAttribute("aria-disabled") === "true") return;
   if (!info) {
-    form.showMessage("The server is not there yet. Your prompt is kept; try again when it is.");
+    form.showMessage("The server is not there yet. Your prompt is kept; try again when it is.", undefined, "gone");
     return;
   }
   const asked = form.collect();
@@ -182,10 +189,10 @@ async function draw() {
     if (matchMedia("(max-width: 899px)").matches) byId("stage").scrollIntoView({ block: "start" });
     look();
   } catch (error) {
-    if (error instanceof api.Refused && error.status === 429) form.showMessage(busyWords(error));
+    if (error instanceof api.Refused && error.status === 429) form.showMessage(busyWords(error), undefined, "busy");
     else if (error instanceof api.Refused && error.status === 413) form.showMessage("The pictures are too large for this server. Smaller ones will do: the model works at about its own size anyway.", "files");
     else if (error instanceof api.Refused && error.status !== 401) form.showMessage(error.message, error.param);
-    else if (error instanceof api.Gone) form.showMessage("The server does not answer, so nothing was sent. Your settings stay here: press Draw when it is back.");
+    else if (error instanceof api.Gone) form.showMessage("The server does not answer, so nothing was sent. Your settings stay here: press Draw when it is back.", undefined, "gone");
     if (error instanceof api.Gone || error.status === 401) onTrouble(error);
     else if (!(error instanceof api.Refused)) throw error;
   } finally {
@@ -196,8 +203,10 @@ async function draw() {
 
 // Says what went wrong with something that a button did.
 function excuse(error) {
-  if (error instanceof api.Gone || error.status === 401) onTrouble(error);
-  toast(error.message);
+  const close = toast(error.message);
+  if (!(error instanceof api.Gone || error.status === 401)) return;
+  apologies.push(close);
+  onTrouble(error);
 }
 
 async function cancel(id) {
@@ -229,7 +238,7 @@ function remove(id) {
   };
   removed.set(id, forgetNow);
   render();
-  toast("Deleted.", {
+  toast(job.images?.length ? "Deleted." : "Dismissed.", {
     seconds: 8,
     action: { label: "Undo", run: () => {
       removed.delete(id);
@@ -294,6 +303,10 @@ function setUp() {
     form.refresh();
     byId("prompt").focus();
   });
+  // The banner stays in sight; what else sticks to the top, and what is scrolled to, stays clear of it.
+  new ResizeObserver(() => {
+    document.documentElement.style.setProperty("--banner", `${byId("banner").hidden ? 0 : byId("banner").offsetHeight + 8}px`);
+  }).observe(byId("banner"));
   byId("banner-retry").addEventListener("click", () => (link === "locked" ? byId("key").showModal() : look()));
   byId("key-form").addEventListener("submit", (event) => {
     event.preventDefault();

@@ -82,4 +82,10 @@ export function seconds(value) {
   return `${Number(value.toPrecision(2))} s`;
 }
 
+// A text as part of a name: one line, and not too long to listen to.
+export function brief(text, most = 60) {
+  const letters = [...text.trim().replace(/\s+/g, " ")];
+  return letters.length <= most ? letters.join("") : `${letters.slice(0, most - 1).join("").trim()}…`;
+}
+
 export const plural = (count, one, many) => `${count} ${count === 1 ? one : many}`;

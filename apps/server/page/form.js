@@ -1,17 +1,18 @@
 // The form: what is drawn, and how.
-import { byId, make, plural, recall, remember, setText } from "./dom.js";
+import { brief, byId, make, plural, recall, remember, setText } from "./dom.js";
 import * as pictures from "./pictures.js";
 import * as mask from "./mask.js";
 
 const kRatios = [["1:1", 1], ["4:3", 4 / 3], ["3:4", 3 / 4], ["16:9", 16 / 9], ["9:16", 9 / 16]];
 const kSide = 16;  // sides are multiples of it
 const kMargins = ["left", "top", "right", "bottom"];
-const kFieldOf = { prompt: "prompt", negative_prompt: "negative", width: "width", height: "height", steps: "steps", cfg: "cfg", seed: "seed", n: "count", strength: "strength", input_images: "files", init_image: "files", mask: "mask-open", outpaint: "extend-left" };
+const kFieldOf = { prompt: "prompt", negative_prompt: "negative", width: "width", height: "height", steps: "steps", cfg: "cfg", seed: "seed", n: "count", strength: "strength", input_images: "files", init_image: "files", mask: "mask-open", outpaint: "extend-left", keep_size: "keep-size", size: "width" };
 
 let info = null;
 let strengthTouched = false;
 let sizeBefore = "1:1";  // the choice before there were pictures
 let hadPictures = false;
+let complaint = {};      // what the message is about: {about, node}
 
 const value = (id) => byId(id).value;
 const mode = () => byId("form").elements.mode.value;
@@ -130,16 +131,49 @@ export function setInfo(next) {
   refresh();
 }
 
-export function showMessage(text, field) {
+// The control for a field of the request, or with an id, that can be shown; undefined if none can.
+function controlOf(field) {
+  const name = field?.replace(/\[.*/, "");  // input_images[1]
+  const node = name && byId(kFieldOf[name] ?? name);
+  const details = node?.closest("details");
+  if (details) details.open = true;
+  if (node?.checkVisibility()) return node;
+  return byId("custom-size").contains(node) ? document.querySelector("[name=shape]:checked") : undefined;
+}
+
+// Says at the Draw button what is wrong, and marks the field if one is known. `about` is "input", or what has to end before
+// the message is past (see settle).
+export function showMessage(text, field, about = "input") {
   const message = byId("message");
-  for (const bad of byId("form").querySelectorAll("[aria-invalid]")) bad.removeAttribute("aria-invalid");
+  for (const bad of byId("form").querySelectorAll("[aria-invalid]")) {
+    bad.removeAttribute("aria-invalid");
+    bad.removeAttribute("aria-errormessage");
+  }
   message.hidden = !text;
   setText(message, text ?? "");
-  const node = field && byId(kFieldOf[field] ?? field);
+  const node = text ? controlOf(field) : undefined;
+  complaint = text ? { about, node } : {};
+  if (!text) return;
+  message.scrollIntoView({ block: "nearest" });
   if (!node) return;
-  if (byId("advanced").contains(node)) byId("advanced").open = true;
   node.setAttribute("aria-invalid", "true");
+  node.setAttribute("aria-errormessage", "message");
   node.focus();
+}
+
+// That is over: a message about it goes away. True if there was one.
+export function settle(about) {
+  if (complaint.about !== about) return false;
+  showMessage(null);
+  return true;
+}
+
+// A control has another value: what was said about it, or about nothing in particular, may be wrong by now.
+function settleInput(node) {
+  if (complaint.about !== "input") return;
+  const same = !complaint.node || complaint.node === node || (complaint.node.name && complaint.node.name === node.name)
+    || byId("size-field").contains(complaint.node) && byId("size-field").contains(node);
+  if (same) showMessage(null);
 }
 
 // What is wrong with the form, as [text, field]; undefined if nothing is.
@@ -222,9 +256,9 @@ export function setUp({ onDraw }) {
   });
   form.addEventListener("input", (event) => {
     if (event.target.id === "strength") strengthTouched = true;
-    event.target.removeAttribute("aria-invalid");
     refresh();
   });
+  form.addEventListener("change", (event) => settleInput(event.target));
   for (const id of ["width", "height"]) {
     byId(id).addEventListener("change", () => {
       const side = Math.round(Number(value(id)) / kSide) * kSide;
@@ -234,33 +268,47 @@ export function setUp({ onDraw }) {
   }
   const count = (delta) => {
     byId("count").value = Math.min(Number(byId("count").max), Math.max(1, Number(value("count")) + delta));
+    settleInput(byId("count"));
     refresh();
   };
   byId("count-less").addEventListener("click", () => count(-1));
   byId("count-more").addEventListener("click", () => count(1));
   byId("seed-random").addEventListener("click", () => {
     byId("seed").value = "";
+    settleInput(byId("seed"));
     refresh();
   });
   byId("reset").addEventListener("click", () => {
     setDefaults();
+    settle("input");
     refresh();
   });
   byId("mask-open").addEventListener("click", () => {
     const [picture] = pictures.all();
     mask.paint(picture, (painted) => {
       picture.mask = painted;
+      settleInput(byId("mask-open"));
       refresh();
     });
   });
   byId("mask-remove").addEventListener("click", () => {
     pictures.all()[0].mask = null;
+    settleInput(byId("mask-open"));
     byId("mask-open").focus();
     refresh();
   });
   mask.setUp();
-  pictures.setUp({ onChange: refresh, onProblem: (text) => showMessage(text) });
+  pictures.setUp({
+    onChange: () => {
+      settleInput(byId("files"));
+      refresh();
+    },
+    onProblem: (text) => showMessage(text, "files"),
+  });
 }
+
+// What tells a drawing from the others for those who only hear of it.
+export const nameOf = (job) => `${brief(job.prompt)}, seed ${job.seed}`;
 
 export function describe(job) {
   const parts = [];

@@ -1,7 +1,7 @@
 // What was drawn, with its settings, and a closer look at it.
 import { byId, icon, make, plural, seconds, setText } from "./dom.js";
 import { show } from "./api.js";
-import { describe } from "./form.js";
+import { describe, nameOf } from "./form.js";
 
 const kPage = 24;  // full pictures are loaded: not all at once
 const kEnded = { failed: "Failed", cancelled: "Cancelled", interrupted: "Interrupted" };
@@ -11,7 +11,8 @@ let jobs = [];
 let most = kPage;
 let viewed = null;  // {id, index}
 
-function action(name, label, run) {
+function action(name, label, job, run) {
+  label = `${label}: ${nameOf(job)}`;
   return make("button", { type: "button", class: "button icon-button quiet", "aria-label": label, title: label, onclick: run }, icon(name));
 }
 
@@ -19,7 +20,7 @@ function makeCard(job) {
   const images = job.images ?? [];
   let face;
   if (images.length) {
-    face = make("button", { type: "button", class: "thumb", "aria-label": `Open: ${job.prompt}`, onclick: () => open(job.id, 0) });
+    face = make("button", { type: "button", class: "thumb", "aria-label": `Open: ${nameOf(job)}`, onclick: () => open(job.id, 0) });
     face.dataset.count = String(Math.min(images.length, 4));
     for (const { url } of images.slice(0, 4)) {
       const image = make("img", { alt: "", decoding: "async" });
@@ -30,20 +31,20 @@ function makeCard(job) {
   } else {
     face = make("div", { class: "thumb none" }, make("p", { class: "thumb-state" }, kEnded[job.state] ?? job.state), make("p", { class: "thumb-error" }, job.error || ""));
   }
-  const buttons = [action("again", "Draw again …", () => actions.again(job.id))];
+  const buttons = [action("again", "Draw again", job, () => actions.again(job.id))];
   if (images.length) {
-    buttons.push(action("edit", "Use as input", () => actions.use(job.id, 0)), action("save", "Download", () => actions.download(job.id, 0)));
+    buttons.push(action("edit", "Use as input", job, () => actions.use(job.id, 0)), action("save", "Download", job, () => actions.download(job.id, 0)));
   }
-  buttons.push(action("bin", "Delete", () => remove(job.id)));
+  buttons.push(images.length ? action("bin", "Delete", job, () => remove(job.id)) : action("close", "Dismiss", job, () => remove(job.id)));
   return make("li", { class: "card", "data-job": job.id, "data-state": job.state }, face,
-    make("div", { class: "card-text" }, make("p", { class: "card-prompt", title: job.prompt }, job.prompt), make("p", { class: "card-meta" }, describe({ ...job, steps: 0 }))),
+    make("div", { class: "card-text" }, make("p", { class: "card-prompt", dir: "auto", title: job.prompt }, job.prompt), make("p", { class: "card-meta" }, describe({ ...job, steps: 0 }))),
     make("div", { class: "card-actions" }, ...buttons));
 }
 
 function remove(id) {
   const next = cards.get(id)?.node.nextElementSibling ?? cards.get(id)?.node.previousElementSibling;
   actions.remove(id);
-  next?.querySelector(".card-actions button:last-child")?.focus();
+  (next?.querySelector(".card-actions button:last-child") ?? byId("stage")).focus();
 }
 
 export function render(ended) {
@@ -112,7 +113,7 @@ export function open(id, index) {
   show(picture, image.url);
   setText(byId("viewer-title"), job.images.length > 1 ? `Picture ${index + 1} of ${job.images.length}` : "Picture");
   setText(byId("viewer-prompt"), job.prompt);
-  byId("viewer-settings").replaceChildren(...settingsOf(job, image).map(([name, value]) => make("div", {}, make("dt", {}, name), make("dd", {}, String(value)))));
+  byId("viewer-settings").replaceChildren(...settingsOf(job, image).map(([name, value]) => make("div", {}, make("dt", {}, name), make("dd", { dir: "auto" }, String(value)))));
   byId("viewer-notes").replaceChildren(...(job.notes ?? []).map((note) => make("li", {}, note)));
   const close = (run) => () => {
     byId("viewer").close();

@@ -1,7 +1,7 @@
 // What is drawn now, what waits, and what was drawn last.
 import { byId, icon, make, plural, say, seconds, setText } from "./dom.js";
 import { show } from "./api.js";
-import { describe } from "./form.js";
+import { describe, nameOf } from "./form.js";
 
 export const isActive = (job) => job.state === "queued" || job.state === "running";
 
@@ -37,7 +37,7 @@ function titleOf(job) {
 }
 
 function detailOf(job) {
-  if (job.state === "done") return describe(job);
+  if (job.state === "done" || job.state === "cancelled") return describe(job);
   if (!isActive(job)) return job.error || "";
   const { seconds_per_step: perStep, seconds_left: left } = job.progress ?? {};
   if (lost) return "The connection is lost. This page looks again by itself.";
@@ -89,9 +89,14 @@ function renderActions(job) {
   box.dataset.of = job.id + state;
   const again = button("again", "Draw again …", () => actions.again(job.id), { title: "Puts these settings into the form" });
   if (state === "active") box.replaceChildren(button("close", "Cancel", () => actions.cancel(job.id), { id: "cancel" }));
-  else if (state === "ended") box.replaceChildren(again);
+  else if (state === "ended") box.replaceChildren(again, button("close", "Dismiss", () => dismiss(job.id)));
   else box.replaceChildren(again, button("edit", "Use as input", () => actions.use(job.id, 0)), button("save", "Download", () => actions.download(job.id, 0)));
   if (focused) box.firstElementChild.focus();
+}
+
+function dismiss(id) {
+  actions.remove(id);
+  if (!byId("stage-actions").contains(document.activeElement)) byId("stage").focus();
 }
 
 function renderQueue(waiting) {
@@ -103,8 +108,8 @@ function renderQueue(waiting) {
   const focused = list.contains(document.activeElement) ? document.activeElement.dataset.job : null;
   list.replaceChildren(...waiting.map((job) => make("li", { class: "queue-item" },
     make("span", { class: "queue-place" }, titleOf(job)),
-    make("span", { class: "queue-prompt" }, job.prompt),
-    make("button", { type: "button", class: "button small", "data-job": job.id, "aria-label": `Cancel: ${job.prompt}`, onclick: () => actions.cancel(job.id) }, "Cancel"))));
+    make("span", { class: "queue-prompt", dir: "auto" }, job.prompt),
+    make("button", { type: "button", class: "button small", "data-job": job.id, "aria-label": `Cancel: ${nameOf(job)}`, onclick: () => actions.cancel(job.id) }, "Cancel"))));
   if (focused) list.querySelector(`[data-job="${CSS.escape(focused)}"]`)?.focus();
 }
 
@@ -139,7 +144,9 @@ function renderStatus() {
 export function render(job, waiting, gone) {
   lost = gone;
   byId("stage-empty").hidden = job !== null;
-  byId("stage-images").hidden = job === null;
+  const none = job !== null && !isActive(job) && !job.images?.length;
+  byId("stage-none").hidden = !none;
+  byId("stage-images").hidden = job === null || none;
   renderQueue(waiting);
   if (job === null) {
     shown = null;
