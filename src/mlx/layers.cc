@@ -54,7 +54,7 @@ Packed AsInFile(const MlxGroups& groups, int64_t rows, int64_t cols) {
 // in MLX's form. Widths between 4 and 8 bits become 8, whose bytes need no packing across words.
 std::optional<Packed> Regrouped(const WeightMatrix& w) {
   const WeightCoding& coding = *w.coding;
-  if (!coding.blocks || coding.blocks->integers.group < 32 || coding.blocks->integers.group % 32 != 0)
+  if (!coding.blocks || coding.blocks->integers.group < 32 || w.cols % coding.blocks->integers.group != 0)
     return {};
   const BlockFormat& format = *coding.blocks;
   const IntegerBlocks& integers = format.integers;
@@ -150,7 +150,9 @@ void Linear::Visit(const std::function<void(array&)>& visit) {
 }
 
 array VectorOf(const std::vector<float>& values, const Placement& placement) {
-  return mx::astype(ToDevice(values), placement.activations);
+  array x = mx::astype(ToDevice(values), placement.activations);
+  x.eval();  // on the thread that asked: a pass that is stopped leaves nothing behind to be computed by others
+  return x;
 }
 
 array Silu(const array& x) { return x * mx::sigmoid(x); }
