@@ -9,6 +9,7 @@
 #include <filesystem>
 
 #include "files/png.h"
+#include "mlx/devices.h"
 #include "parity/report.h"
 #include "parity/run_recorder.h"
 #include "qwen_image/image_file.h"
@@ -62,7 +63,11 @@ double Psnr(const std::vector<uint8_t>& a, const std::vector<uint8_t>& b) {
 class Goldens : public testing::TestWithParam<GoldenCase> {
  protected:
   Picture Draw(int threads, CheckpointSink* sink) const {
-    const Pipeline pipeline(kSource / GetParam().model, {.threads = threads, .device = GetParam().device});
+    const Device device = GetParam().device;
+    // On the CPU these models' plain numbers are multiplied in float32 even if it is to be fast.
+    const Precision precision = device == Device::kCpu ? Precision::kFast : Precision::kExact;
+    const Pipeline pipeline(kSource / GetParam().model,
+                            {.threads = threads, .precision = precision, .device = device});
     return pipeline.Generate(RequestOf(reference_),
                              {.on_progress = {}, .cancel = nullptr, .checkpoints = sink});
   }
@@ -93,22 +98,43 @@ TEST_P(Goldens, PictureIsDiffusersPicture) {
   EXPECT_GE(Psnr(picture.rgb, want.pixels), 60);
 }
 
-TEST_P(Goldens, PictureDoesNotDependOnTheNumberOfThreads) {
+class GoldenThreads : public Goldens {};
+
+TEST_P(GoldenThreads, PictureDoesNotDependOnTheNumberOf) {
   const Picture one = Draw(1, nullptr);
   for (int threads : {2, 5}) EXPECT_EQ(Draw(threads, nullptr).rgb, one.rgb) << threads << " threads";
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    Runs, Goldens,
-    testing::Values(GoldenCase{"tiny_blocks", "models/tiny"}, GoldenCase{"tiny_all", "models/tiny"},
-                    GoldenCase{"micro_all", "tests/goldens/models/micro"},
-                    GoldenCase{"micro_edit", "tests/goldens/models/edit-micro"},
-                    GoldenCase{"micro_edit_2511", "tests/goldens/models/edit-micro-2511"},
-                    GoldenCase{"micro_edit_one", "tests/goldens/models/edit-micro-one"},
-                    GoldenCase{"micro_img2img", "tests/goldens/models/micro"},
-                    GoldenCase{"micro_inpaint", "tests/goldens/models/micro"},
-                    GoldenCase{"micro_edit_inpaint", "tests/goldens/models/edit-micro-one"}),
-    [](const auto& info) { return std::string(info.param.name); });
+constexpr GoldenCase kCases[] = {{"tiny_blocks", "models/tiny"},
+                                 {"tiny_all", "models/tiny"},
+                                 {"micro_all", "tests/goldens/models/micro"},
+                                 {"micro_edit", "tests/goldens/models/edit-micro"},
+                                 {"micro_edit_2511", "tests/goldens/models/edit-micro-2511"},
+                                 {"micro_edit_one", "tests/goldens/models/edit-micro-one"},
+                                 {"micro_img2img", "tests/goldens/models/micro"},
+                                 {"micro_inpaint", "tests/goldens/models/micro"},
+                                 {"micro_edit_inpaint", "tests/goldens/models/edit-micro-one"}};
+
+// The same on MLX's CPU device, in builds that have it.
+std::vector<GoldenCase> CasesOnMlx() {
+  const std::vector<DeviceInfo> devices = ListDevices();
+  const bool has_mlx = std::any_of(devices.begin(), devices.end(), [](const DeviceInfo& info) {
+    return info.device == Device::kMlxCpu && info.available;
+  });
+  std::vector<GoldenCase> cases;
+  for (const GoldenCase& c : kCases) {
+    if (has_mlx) cases.push_back({c.name, c.model, Device::kMlxCpu});
+  }
+  return cases;
+}
+
+std::string TestName(const testing::TestParamInfo<GoldenCase>& info) {
+  return std::string(info.param.name) + (info.param.device == Device::kMlxCpu ? "_mlx_cpu" : "");
+}
+
+INSTANTIATE_TEST_SUITE_P(Runs, Goldens, testing::ValuesIn(kCases), TestName);
+INSTANTIATE_TEST_SUITE_P(OnMlx, Goldens, testing::ValuesIn(CasesOnMlx()), TestName);
+INSTANTIATE_TEST_SUITE_P(Runs, GoldenThreads, testing::ValuesIn(kCases), TestName);
 
 // A tap that listens and changes nothing must not change the picture.
 TEST(Checkpoints, ListeningChangesNothing) {

@@ -28,9 +28,8 @@ inline array ToDevice(const std::vector<float>& x) {
 // shape whatever its strides are.
 Tensor ToHost(const array& x);
 
-// Shows `x` to the tap and takes back what the listener may have changed. `shape` is the checkpoint's, where
-// it is not that of `x`; the result keeps the type of `x`.
-void TapArray(const Tap& tap, std::string_view name, array& x, const Shape* shape = nullptr);
+// Shows `x` to the tap and takes back what the listener may have changed, in the type of `x`.
+void TapArray(const Tap& tap, std::string_view name, array& x);
 
 // Runs `work` on a device. What MLX throws becomes an Error.
 template <typename Work>

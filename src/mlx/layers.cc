@@ -54,7 +54,7 @@ Packed AsInFile(const MlxGroups& groups, int64_t rows, int64_t cols) {
 // in MLX's form. Widths between 4 and 8 bits become 8, whose bytes need no packing across words.
 std::optional<Packed> Regrouped(const WeightMatrix& w) {
   const WeightCoding& coding = *w.coding;
-  if (!coding.blocks || coding.blocks->integers.group < 32 || coding.blocks->integers.group % 32 != 0)
+  if (!coding.blocks || coding.blocks->integers.group < 32 || w.cols % coding.blocks->integers.group != 0)
     return {};
   const BlockFormat& format = *coding.blocks;
   const IntegerBlocks& integers = format.integers;
@@ -151,8 +151,7 @@ void Linear::Visit(const std::function<void(array&)>& visit) {
 
 array VectorOf(const std::vector<float>& values, const Placement& placement) {
   array x = mx::astype(ToDevice(values), placement.activations);
-  x.eval();  // here: what is left for later belongs to this thread's stream, and the next use may be
-             // another's
+  x.eval();  // on the thread that asked: a pass that is stopped leaves nothing behind to be computed by others
   return x;
 }
 

@@ -28,6 +28,7 @@ class Transformer : public qwen_image::Transformer::Twin {
                                         float timestep, std::span<const TokenGrid> pictures,
                                         const Compute& compute) const override;
   void Release() const override;
+  size_t compiled_forms() const { return compiled_.size(); }  // blocks of one form share a function
 
  private:
   struct Stream;
@@ -43,7 +44,7 @@ class Transformer : public qwen_image::Transformer::Twin {
     ThreadPool* pool;  // for what is computed for listeners alone
     Tap tap;
   };
-  // The shift, scale and gate of one half of a block: [1, 1 or tokens, inner_dim] each.
+  // The shift, scale and gate of one half of a block: [1, inner_dim] each, or [1, tokens, inner_dim].
   struct Modulation {
     array shift, scale, gate;
   };

@@ -11,7 +11,7 @@ Transformer::Modulation Transformer::ModulationOf(const Stream& w, const array& 
   const auto one = [&](int64_t which) {
     const int begin = static_cast<int>(part + which) * dim;
     const array values = mx::slice(mod, {0, begin}, {by_token ? rows : 1, begin + dim});
-    return mx::expand_dims(by_token ? mx::take(values, temb_row, 0) : values, 0);
+    return by_token ? mx::expand_dims(mx::take(values, temb_row, 0), 0) : values;
   };
   return {one(kShift), one(kScale), one(kGate)};
 }
@@ -28,11 +28,8 @@ array Transformer::NormAndModulate(const array& hidden_states, const Modulation&
 // hidden_states += gate · branch
 void Transformer::AddGated(const array& branch, Modulation& modulation, const char* name,
                            array& hidden_states, const Tap& tap) const {
-  array& gate = modulation.gate;
-  // The official block makes one gate for all tokens or, with zero_cond_t, one for each.
-  const Shape one = {1, gate.shape(2)};
-  TapArray(tap, name, gate, gate.shape(1) == 1 && !config_.zero_cond_t ? &one : nullptr);
-  hidden_states = hidden_states + gate * mx::astype(branch, mx::float32);
+  TapArray(tap, name, modulation.gate);
+  hidden_states = hidden_states + modulation.gate * mx::astype(branch, mx::float32);
 }
 
 // norm1, modulation, q/k/v with their norms and RoPE.

@@ -51,9 +51,9 @@ class VaePass {
     return mx::conv2d(x, FilterOf(w), {1, 1}, {1, 1}) + ToDevice(w.bias);
   }
 
-  // x / |x| · √channels · gamma. The epsilon only keeps zeros from becoming NaN.
+  // x / max(|x|, 1e-12) · √channels · gamma: the mean square of a pixel of that length is the epsilon.
   array Norm(const std::vector<float>& gamma, const array& x) const {
-    return mx::fast::rms_norm(x, ToDevice(gamma), 1e-30f);
+    return mx::fast::rms_norm(x, ToDevice(gamma), 1e-24f / static_cast<float>(gamma.size()));
   }
 
   void Run(const VaeWeights::ResidualBlock& w, array& x, const Tap& tap) const {

@@ -15,7 +15,7 @@ LIMIT_PSNR = 60.0
 COMPONENTS = ("text_encoder", "transformer", "vae")
 
 
-def run_engine(engine, work, case, model, substitute):
+def run_engine(engine, work, case, model, substitute, device=None):
     """One run of the engine beside the reference; returns its report. The manifest supplies prompt and settings."""
     picture = work / case["name"] / "engine.png"
     command = [str(engine), f"--debug={case['name']}", f"--artifacts={work}", f"--checkpoints={case['checkpoints']}"]
@@ -24,11 +24,16 @@ def run_engine(engine, work, case, model, substitute):
     folder = work / case["name"] / "ref"
     manifest = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
     command += engine_command.words(case["pipeline"], folder, manifest)
-    command += [f"--model={model}", f"--output={picture}", "--quiet"]
+    command += [f"--model={model}", f"--output={picture}", "--quiet", *device_words(device)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode not in (0, 1):
         raise SystemExit(f"{case['name']}: the engine failed ({done.returncode}): {done.stderr.strip()}")
     return json.loads((work / case["name"] / "cpp" / "report.json").read_text(encoding="utf-8"))
+
+
+def device_words(device):
+    """On another device than the CPU `fast` means bfloat16, which the tolerances are not made for."""
+    return [f"--device={device}", "--precision=exact"] if device else []
 
 
 def compare_pictures(ours, reference):
@@ -47,10 +52,10 @@ def worst_nmse(report, component):
     return max((math.inf if value is None else value for value in values), default=None)
 
 
-def check_case(engine, work, case, model):
+def check_case(engine, work, case, model, device=None):
     """A row of the table: what was compared, and the worst of each component, alone and accumulated."""
-    isolated = run_engine(engine, work, case, model, substitute=True)
-    accumulated = run_engine(engine, work, case, model, substitute=False)
+    isolated = run_engine(engine, work, case, model, True, device)
+    accumulated = run_engine(engine, work, case, model, False, device)
     folder = work / case["name"]
     levels, psnr = compare_pictures(folder / "engine.png", folder / "ref" / "image.png")
     manifest = json.loads((folder / "ref" / "manifest.json").read_text(encoding="utf-8"))

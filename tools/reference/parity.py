@@ -1,6 +1,7 @@
 """The parity check with the official pipeline, and the goldens of the tests that run without Python.
 
-    python tools/reference/parity.py run --engine build/release/qwen-image --work DIR [--case NAME]... [--update-goldens]
+    python tools/reference/parity.py run --engine build/release/qwen-image --work DIR [--case NAME]... [--device mlx-cpu]
+        [--update-goldens]
     python tools/reference/parity.py foreign --engine build/release/qwen-image --work DIR
     python tools/reference/parity.py export --work DIR [--case NAME]...
     python tools/reference/parity.py goldens --out tests/goldens
@@ -105,7 +106,7 @@ def update_goldens():
 
 
 def run_cases(args):
-    """Exports what is missing, runs the engine, prints a line per case; all cases together rewrite docs/parity.md."""
+    """Exports what is missing, runs the engine, prints a line per case; all cases together, on the CPU, rewrite docs/parity.md."""
     if args.update_goldens:
         update_goldens()
     cases, work, rows = CaseList(), Path(args.work).resolve(), []
@@ -113,13 +114,17 @@ def run_cases(args):
     for case in chosen_cases(cases, args.case):
         export_case(cases, case, work)
         model = cases.model_folder(case["model"], work / "models").resolve()
-        row = engine_check.check_case(engine, work, case, model)
+        row = engine_check.check_case(engine, work, case, model, args.device)
         if case.get("floor"):
             check_precisions(engine, work, case, model, row)
         rows.append(row)
         verdict = "passed" if row["passed"] else "FAILED: " + (", ".join(row["failures"][:3]) or "the pictures differ")
-        print(f"{case['name']:28} {row['tensors']:5} tensors, picture within {row['levels']} level, {row['psnr']:.1f} dB: {verdict}")
-    if not args.case:
+        alone = max((value for value in row["isolated"].values() if value is not None), default=None)
+        print(
+            f"{case['name']:28} {row['tensors']:5} tensors, alone {engine_check.figure(alone)}, latents {engine_check.figure(row['latents'])}, "
+            f"picture within {row['levels']} level, {row['psnr']:.1f} dB: {verdict}"
+        )
+    if not args.case and not args.device:  # docs/parity.md is about the CPU
         print(f"{docs_check.check(work / 'docs', engine)} command of docs/debugging.md works")
         table = engine_check.table(rows, environment.versions())
         (ROOT / "docs" / "parity.md").write_text(table, encoding="utf-8")
@@ -164,6 +169,7 @@ def main():
     command.add_argument("--engine", required=True, help="the qwen-image program")
     command.add_argument("--work", required=True, help="folder for the random models and the runs")
     command.add_argument("--case", action="append", default=[], help="only this case (may be repeated)")
+    command.add_argument("--device", help="where the engine computes, with --precision exact: mlx-cpu or gpu, of a build with MLX")
     command.add_argument("--update-goldens", action="store_true", help="first write tests/goldens anew")
     command.set_defaults(run=run_cases)
     command = commands.add_parser("foreign", help="compare mflux with the official pipeline, and quantized weights with MLX (needs mflux and mlx)")
