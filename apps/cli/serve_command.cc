@@ -65,6 +65,7 @@ void AddServeOptions(CLI::App& command, ServeOptions& o) {
   command.add_option("--precision", o.precision, "fast (the default) or exact, as in generate")
       ->check(CLI::IsMember({"exact", "fast"}))
       ->group(machine);
+  AddDeviceOption(command, o.device)->group(machine);
   command.add_option("-t,--threads", o.threads, "Threads (default: all processors)")
       ->check(CLI::Range(1, 1024))
       ->group(machine);
@@ -87,10 +88,11 @@ void AddServeOptions(CLI::App& command, ServeOptions& o) {
 
 int RunServe(const ServeOptions& o, const CancelFlag& cancel) {
   const ModelFiles model = FindModel(o.files);
-  const Precision precision = o.precision == "exact" ? Precision::kExact : Precision::kFast;
+  const Precision precision = PrecisionOf(o.precision, o.device);
   const Pipeline pipeline(model, {.threads = o.threads,
                                   .check_memory = !o.ignore_memory,
                                   .precision = precision,
+                                  .device = DeviceOf(o.device),
                                   .prompt_cache = o.no_prompt_cache ? "" : PromptCacheFolder().value_or("")});
   server::ServerSettings settings;
   settings.http.host = o.host;

@@ -25,7 +25,7 @@ struct ServeOptions {
   std::filesystem::path jobs_dir;  // empty: in the user's data folder
   int64_t queue = 16, keep = 200;
   int threads = 0;
-  std::string precision = "fast";
+  std::string precision, device;  // empty: not said
   bool no_prompt_cache = false;
   bool ignore_memory = false;
   bool quiet = false;

@@ -132,7 +132,7 @@ void Jobs::Impl::DrawPicture(const Entry& entry, int64_t index, JobProgressMeter
   };
   meter.BeginPicture(index);
   const Picture picture = pipeline.Generate(request, hooks);
-  Json record = DrawnRecord(picture, request, options.precision, options.model_name, pipeline.loras());
+  Json record = DrawnRecord(picture, request, options.model_name, pipeline);
   NamePictures(request, record);
   store.WritePicture(entry->job.id, index, picture.image(), PngText(record));
 
