@@ -18,6 +18,11 @@ target_compile_features(qwen_image INTERFACE cxx_std_17)
 target_include_directories(qwen_image INTERFACE $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include>
   $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
 
+if(QWEN_IMAGE_MLX)
+  # Except for MLX, which is not installed with it and stays where it was found.
+  set_target_properties(qwen_image qwen-image PROPERTIES INSTALL_RPATH_USE_LINK_PATH ON)
+endif()
+
 set(PACKAGE_FOLDER ${CMAKE_INSTALL_LIBDIR}/cmake/qwen_image)
 set(MODELS_FOLDER ${CMAKE_INSTALL_DATADIR}/qwen-image/models)
 install(TARGETS qwen_image EXPORT qwen_image_targets

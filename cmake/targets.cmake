@@ -1,11 +1,11 @@
 # One static library per folder of src/: a library links only what stands below it, so that a wrong direction
 # of dependencies is a link error.
 #
-#   qwen_image_library(<folder> SOURCES a.cc … DEPENDS core … [PACKAGES fmt::fmt …] [TESTS a_test.cc …])
+#   qwen_image_library(<folder> SOURCES a.cc … DEPENDS core … [PACKAGES fmt::fmt …] [TESTS a_test.cc …] [LABEL fast])
 #
 # The tests of a folder make one program, <folder>_test.
 function(qwen_image_library NAME)
-  cmake_parse_arguments(ARG "" "" "SOURCES;DEPENDS;PACKAGES;TESTS" ${ARGN})
+  cmake_parse_arguments(ARG "" "LABEL" "SOURCES;DEPENDS;PACKAGES;TESTS" ${ARGN})
   list(TRANSFORM ARG_DEPENDS PREPEND qwen_image_)
   add_library(qwen_image_${NAME} STATIC ${ARG_SOURCES})
   target_include_directories(qwen_image_${NAME} PUBLIC ${PROJECT_SOURCE_DIR}/src ${PROJECT_SOURCE_DIR}/include)
@@ -14,11 +14,11 @@ function(qwen_image_library NAME)
     qwen_image_precompile(qwen_image_${NAME})
   endif()
   if(QWEN_IMAGE_TESTS AND ARG_TESTS)
-    qwen_image_test(${NAME}_test SOURCES ${ARG_TESTS} DEPENDS qwen_image_${NAME})
+    qwen_image_test(${NAME}_test SOURCES ${ARG_TESTS} DEPENDS qwen_image_${NAME} LABEL ${ARG_LABEL})
   endif()
 endfunction()
 
-# qwen_image_test(<program> SOURCES … DEPENDS … [LABEL fast|slow]): every TEST() becomes one ctest entry.
+# qwen_image_test(<program> SOURCES … DEPENDS … [LABEL fast|slow|mlx]): every TEST() becomes one ctest entry.
 function(qwen_image_test NAME)
   cmake_parse_arguments(ARG "" "LABEL" "SOURCES;DEPENDS" ${ARGN})
   if(NOT ARG_LABEL)

@@ -15,10 +15,10 @@ namespace qwen_image {
 namespace {
 
 namespace fs = std::filesystem;
-constexpr std::string_view kProgram = "build/release/qwen-image";
+constexpr std::string_view kProgram = "build/release/qwen-image", kMlxProgram = "build/mlx/qwen-image";
 
 // The lines of fenced blocks that call the program, or move what it wrote.
-std::vector<std::string> CommandsIn(const fs::path& document) {
+std::vector<std::string> CommandsIn(const fs::path& document, std::string_view program) {
   std::ifstream file(document);
   EXPECT_TRUE(file) << document;
   std::vector<std::string> commands;
@@ -26,7 +26,7 @@ std::vector<std::string> CommandsIn(const fs::path& document) {
   for (std::string line; std::getline(file, line);) {
     if (line.starts_with("```")) {
       fenced = !fenced;
-    } else if (fenced && (line.starts_with(kProgram) || line.starts_with("mv "))) {
+    } else if (fenced && (line.starts_with(program) || line.starts_with("mv "))) {
       commands.push_back(line);
     }
   }
@@ -37,6 +37,7 @@ std::vector<std::string> CommandsIn(const fs::path& document) {
 // those).
 bool NeedsMore(const std::string& command) {
   return command.find("~/models") != command.npos || command.find("build/parity") != command.npos ||
+         command.find("--device gpu") != command.npos ||
          command.find("qwen-image pull ") != command.npos ||  // see HubDocs
          command.find("qwen-image serve") != command.npos;    // see ServerDocs
 }
@@ -78,25 +79,37 @@ void Prepare(const fs::path& folder) {
             1);
 }
 
+// Returns how many were run.
+int RunCommands(const std::string& document, std::string_view program, const fs::path& folder) {
+  int run = 0;
+  for (const std::string& command : CommandsIn(fs::path(QWEN_IMAGE_SOURCE_DIR) / document, program)) {
+    if (NeedsMore(command)) continue;
+    const bool ours = command.starts_with(program);
+    const std::string typed = ours ? "'" QWEN_IMAGE_PROGRAM "'" + command.substr(program.size()) : command;
+    const RunResult result = RunProgram({"-c", typed}, {.folder = folder, .program = "/bin/sh"});
+    EXPECT_EQ(result.exit_code, ExpectedExit(command)) << document << ": " << command << "\n" << result.err;
+    ++run;
+  }
+  return run;
+}
+
 TEST(Docs, EveryCommandWorks) {
-  const fs::path source = QWEN_IMAGE_SOURCE_DIR;
   const TempFolder folder;
   Prepare(folder.path());
 
   int run = 0;
   for (const char* document :
        {"README.md", "docs/convert.md", "docs/debugging.md", "docs/edit.md", "docs/inspect.md",
-        "docs/lora.md", "docs/performance.md", "docs/architecture.md"}) {
-    for (const std::string& command : CommandsIn(source / document)) {
-      if (NeedsMore(command)) continue;
-      const bool ours = command.starts_with(kProgram);
-      const std::string typed = ours ? "'" QWEN_IMAGE_PROGRAM "'" + command.substr(kProgram.size()) : command;
-      const RunResult result = RunProgram({"-c", typed}, {.folder = folder.path(), .program = "/bin/sh"});
-      EXPECT_EQ(result.exit_code, ExpectedExit(command)) << document << ": " << command << "\n" << result.err;
-      ++run;
-    }
-  }
+        "docs/lora.md", "docs/performance.md", "docs/architecture.md"})
+    run += RunCommands(document, kProgram, folder.path());
   EXPECT_GE(run, 5);
+}
+
+TEST(MlxDocs, EveryCommandWorks) {
+  const TempFolder folder;
+  if (RunProgram({"devices"}, {.folder = folder.path()}).out.find("by MLX") == std::string::npos)
+    GTEST_SKIP() << "needs a build with MLX: ./run test --mlx";
+  EXPECT_GE(RunCommands("docs/mlx.md", kMlxProgram, folder.path()), 10);
 }
 
 }  // namespace

@@ -145,16 +145,16 @@ CheckpointSink* DebugRun::sink() {
   return recorder_.get();
 }
 
-bool DebugRun::Finish(const RunSettings& settings, const GenerateOptions& options, int threads) {
+bool DebugRun::Finish(const RunSettings& settings, const GenerateOptions& options, const Pipeline& pipeline) {
   const bool healthy = FinishTrace(options);
-  const bool agrees = !recorder_ || FinishComparison(settings, options, threads);
+  const bool agrees = !recorder_ || FinishComparison(settings, options, pipeline);
   return healthy && agrees;
 }
 
-void DebugRun::ReportUnfinished(const GenerateOptions& options, int threads) {
+void DebugRun::ReportUnfinished(const GenerateOptions& options, const Pipeline& pipeline) {
   FinishTrace(options);
   if (checker_ && !checker_->comparison().tensors.empty())
-    FinishComparison(reference_->settings(), options, threads);
+    FinishComparison(reference_->settings(), options, pipeline);
 }
 
 bool DebugRun::FinishTrace(const GenerateOptions& options) {
@@ -168,8 +168,9 @@ bool DebugRun::FinishTrace(const GenerateOptions& options) {
   return tracer_->healthy();
 }
 
-bool DebugRun::FinishComparison(const RunSettings& settings, const GenerateOptions& options, int threads) {
-  recorder_->Finish(settings, threads);
+bool DebugRun::FinishComparison(const RunSettings& settings, const GenerateOptions& options,
+                                const Pipeline& pipeline) {
+  recorder_->Finish(settings, pipeline.threads(), std::string(NameOf(pipeline.impl().device)));
   if (!checker_) {
     if (!options.quiet)
       Print(stderr, "tensors saved in {}; no reference in {} to compare with\n", OwnFolder().string(),

@@ -27,15 +27,16 @@ class DebugRun {
   CheckpointSink* sink();                // null: nobody listens
 
   // Writes and prints what was found. Returns false if a comparison or the run's health failed.
-  bool Finish(const RunSettings& settings, const GenerateOptions& options, int threads);
+  bool Finish(const RunSettings& settings, const GenerateOptions& options, const Pipeline& pipeline);
   // After an error (a picture of NaN, say): what was seen up to there, which is what one looks for then.
-  void ReportUnfinished(const GenerateOptions& options, int threads);
+  void ReportUnfinished(const GenerateOptions& options, const Pipeline& pipeline);
 
  private:
   std::filesystem::path ReferenceFolder() const { return options_.artifacts / options_.run_id / "ref"; }
   std::filesystem::path OwnFolder() const { return options_.artifacts / options_.run_id / "cpp"; }
   bool FinishTrace(const GenerateOptions& options);
-  bool FinishComparison(const RunSettings& settings, const GenerateOptions& options, int threads);
+  bool FinishComparison(const RunSettings& settings, const GenerateOptions& options,
+                        const Pipeline& pipeline);
 
   DebugOptions options_;
   std::optional<ReferenceRun> reference_;

@@ -6,12 +6,14 @@
 #include "cache_folder.h"
 #include "core/fail.h"
 #include "debug_run.h"
+#include "device_report.h"
 #include "files/output_file.h"
 #include "files/png.h"
 #include "generate_jobs.h"
 #include "generate_report.h"
 #include "model_options.h"
 #include "picture_record.h"
+#include "pipeline/pipeline_impl.h"
 #include "print.h"
 #include "progress.h"
 #include "weights/model_name.h"
@@ -106,7 +108,7 @@ Picture DrawWatched(const Pipeline& pipeline, const GenerateRequest& request, Pr
                                        .on_note = [&](const std::string& note) { progress.Note(note); }});
   } catch (const Error& error) {
     progress.Clear();
-    if (error.kind() != ErrorKind::kInterrupted) debug.ReportUnfinished(options, pipeline.threads());
+    if (error.kind() != ErrorKind::kInterrupted) debug.ReportUnfinished(options, pipeline);
     throw;
   }
 }
@@ -121,11 +123,11 @@ bool RunOnly(const Pipeline& pipeline, const JobPlan& plan, const std::string& c
                            ReferenceInputs(*debug.reference()),
                            {.on_progress = {}, .cancel = &cancel, .checkpoints = debug.sink()});
   } catch (const Error& error) {
-    if (error.kind() != ErrorKind::kInterrupted) debug.ReportUnfinished(options, pipeline.threads());
+    if (error.kind() != ErrorKind::kInterrupted) debug.ReportUnfinished(options, pipeline);
     throw;
   }
   if (picture && !options.output.empty()) WritePng(job.output, *picture, {});
-  return debug.Finish(debug.reference()->settings(), options, pipeline.threads());
+  return debug.Finish(debug.reference()->settings(), options, pipeline);
 }
 
 }  // namespace
@@ -163,6 +165,9 @@ int RunGenerate(GenerateOptions options, const DebugOptions& debug_options, cons
   if (!debug_options.only.empty())
     return RunOnly(pipeline, plan, debug_options.only, debug, options, cancel) ? 0 : 1;
 
+  if (const std::string note = WeightsNote(pipeline); !note.empty() && !options.quiet)
+    Print(stderr, "note: weights on {}: {}\n", NameOf(pipeline.impl().device), note);
+
   // 3. Draw and write.
   bool passed = true;
   const auto style = ProgressPrinter::StyleFor(options.quiet);
@@ -176,17 +181,16 @@ int RunGenerate(GenerateOptions options, const DebugOptions& debug_options, cons
     const Picture picture = DrawWatched(pipeline, request, progress, start, debug, options, cancel);
     if (i > 0) start.start_to_first_step.reset();
     progress.Clear();
-    Json record = PictureRecord(picture, request, options, ModelName(model), pipeline.loras());
+    Json record = PictureRecord(picture, request, options, ModelName(model), pipeline);
     if (!run_id.empty()) record[kRunKey] = run_id;
     WritePng(job.output, picture.image(), PngText(record));
     RemoveResumeState(picture);
     if (options.json) {
-      PrintJson(job, picture, record, start, pipeline.threads());
+      PrintJson(job, picture, record, start, pipeline);
     } else if (!options.quiet) {
       PrintSummary(job, picture, pipeline);
     }
-    passed = debug.Finish(SettingsOf(picture, options, PipelineClass(pipeline, request)), options,
-                          pipeline.threads());
+    passed = debug.Finish(SettingsOf(picture, options, PipelineClass(pipeline, request)), options, pipeline);
   }
   return passed ? 0 : 1;
 }

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <string>
 
+#include "device_report.h"
 #include "files/text.h"
 #include "picture_record.h"
 #include "print.h"
@@ -109,7 +110,8 @@ void PrintSummary(const Job& job, const Picture& p, const Pipeline& pipeline) {
   PrintLoras(stream, pipeline, p);
 }
 
-void PrintJson(const Job& job, const Picture& p, Json record, const StartSeconds& start, int threads) {
+void PrintJson(const Job& job, const Picture& p, Json record, const StartSeconds& start,
+               const Pipeline& pipeline) {
   record["file"] = job.output.string();
   record["prompt_tokens"] = p.prompt_tokens;
   record["prompt_truncated"] = p.prompt_truncated;
@@ -118,7 +120,8 @@ void PrintJson(const Job& job, const Picture& p, Json record, const StartSeconds
   record["steps_resumed"] = p.steps_resumed;
   record["steps_run"] = p.steps_run;
   if (p.source) record["source"] = SourceJson(p);
-  record["threads"] = threads;
+  record["threads"] = pipeline.threads();
+  if (Json weights = WeightsJson(pipeline); !weights.is_null()) record["weights"] = std::move(weights);
   record["seconds"] = {{"load", start.load},
                        {"encode_prompt", p.seconds.encode_prompt},
                        {"encode_pictures", p.seconds.encode_pictures},

@@ -17,6 +17,7 @@ struct StartSeconds {
   std::optional<double> start_to_first_step;  // from the start of the program; of its first picture only
 };
 // `record`: the settings, see PictureRecord.
-void PrintJson(const Job& job, const Picture& picture, Json record, const StartSeconds& start, int threads);
+void PrintJson(const Job& job, const Picture& picture, Json record, const StartSeconds& start,
+               const Pipeline& pipeline);
 
 }  // namespace qwen_image

@@ -6,11 +6,13 @@
 #include <csignal>
 #include <new>
 
+#include "bench_command.h"
 #include "bisect_command.h"
 #include "checkpoint_list.h"
 #include "compare_command.h"
 #include "convert_command.h"
 #include "core/fail.h"
+#include "devices_command.h"
 #include "doctor_command.h"
 #include "files/text.h"
 #include "generate_command.h"
@@ -22,6 +24,7 @@
 #include "qwen_image/cancel.h"
 #include "qwen_image/qwen_image.h"
 #include "qwen_image/truncation_guard.h"
+#include "selftest_command.h"
 #include "serve_command.h"
 
 namespace qwen_image {
@@ -130,6 +133,16 @@ int Main(int argc, char** argv) {
   CLI::App* doctor_command =
       app.add_subcommand("doctor", "What a model is, whether it is whole and fits, what would go wrong");
   AddDoctorOptions(*doctor_command, doctor);
+  DevicesOptions devices;
+  CLI::App* devices_command = app.add_subcommand("devices", "What --device can name on this machine");
+  AddDevicesOptions(*devices_command, devices);
+  SelftestOptions selftest;
+  CLI::App* selftest_command =
+      app.add_subcommand("selftest", "Draw on the CPU and on another device, and compare tensor by tensor");
+  AddSelftestOptions(*selftest_command, selftest);
+  BenchOptions bench;
+  CLI::App* bench_command = app.add_subcommand("bench", "Draw pictures of several sizes and time each stage");
+  AddBenchOptions(*bench_command, bench);
 
   try {
     app.parse(argc, argv);
@@ -160,6 +173,12 @@ int Main(int argc, char** argv) {
     code = RunDoctor(doctor, interrupted);
   } else if (serve_command->parsed()) {
     return RunServe(serve, interrupted);  // whoever reads its first line may go away
+  } else if (devices_command->parsed()) {
+    code = RunDevices(devices);
+  } else if (selftest_command->parsed()) {
+    code = RunSelftest(selftest, interrupted);
+  } else if (bench_command->parsed()) {
+    code = RunBench(bench, interrupted);
   } else if (pull_command->parsed()) {
     code = RunPull(pull, interrupted);
   } else {
@@ -179,6 +198,8 @@ int main(int argc, char** argv) {
   qwen_image::OpenStandardStreams();
   std::signal(SIGINT, qwen_image::OnInterrupt);
   std::signal(SIGTERM, qwen_image::OnInterrupt);
+  // On newer GPUs MLX would round the inputs of fp32 products to 10 bits; "exact" would not be. A user may.
+  setenv("MLX_ENABLE_TF32", "0", 0);
   std::signal(SIGPIPE, SIG_IGN);         // a closed stdout must not lose the picture
   std::signal(SIGXFSZ, SIG_IGN);         // a file that may not grow is an error as others are
   qwen_image::InstallTruncationGuard();  // and so is a model that shrinks while it is in use

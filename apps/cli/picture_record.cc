@@ -81,8 +81,8 @@ void NeedLoras(const Json& record, const std::string& picture, const std::string
 }  // namespace
 
 Json PictureRecord(const Picture& picture, const GenerateRequest& request, const GenerateOptions& o,
-                   const std::string& model_name, const std::vector<AppliedLora>& loras) {
-  Json record = DrawnRecord(picture, request, o.PrecisionInUse(), model_name, loras);
+                   const std::string& model_name, const Pipeline& pipeline) {
+  Json record = DrawnRecord(picture, request, model_name, pipeline.impl());
   // What the picture was made from; as with LoRAs without the way there.
   for (const auto& path : o.input_images) record["input_images"].push_back(path.filename().string());
   if (!o.init_image.empty()) record["init_image"] = o.init_image.filename().string();

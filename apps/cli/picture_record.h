@@ -17,7 +17,7 @@ inline constexpr const char* kRunKey = "run";
 
 // DrawnRecord, and the files that the options name.
 Json PictureRecord(const Picture& picture, const GenerateRequest& request, const GenerateOptions& options,
-                   const std::string& model_name, const std::vector<AppliedLora>& loras);
+                   const std::string& model_name, const Pipeline& pipeline);
 
 // The settings of a picture that was drawn as a part of a resumable batch, if it is this run's; else null.
 Json RecordOfDrawn(const std::filesystem::path& picture, const std::string& run_id);

@@ -122,7 +122,6 @@ int RunServe(const ServeOptions& o, const CancelFlag& cancel) {
   settings.jobs = {.queue = o.queue, .kept = o.keep};
   settings.jobs_folder = JobsFolder(o);
   settings.model_name = ModelName(model);
-  settings.precision = precision;
   std::mutex printing;
   if (!o.quiet)
     settings.log = [&printing](const std::string& line) {

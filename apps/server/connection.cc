@@ -256,7 +256,7 @@ Connection::Awaitable<bool> Connection::ServeOne() {
     HoldBody(parser.get().body().size());
     if (server_.body_bytes > settings.max_bodies_bytes) {
       std::exchange(parser.get().body(), std::string());  // an assignment would keep the room
-      HoldBody(0);  // now, so that the others are not refused for it
+      HoldBody(0);                                        // now, so that the others are not refused for it
       co_return co_await Refuse(record, 503,
                                 "other requests with large pictures are being read, and there is no room for "
                                 "this one yet; try again in a moment");

@@ -23,8 +23,7 @@ struct JobLimits {
 };
 
 struct JobOptions {
-  std::string model_name = {};  // for the record inside the pictures
-  Precision precision = Precision::kFast;
+  std::string model_name = {};                    // for the record inside the pictures
   std::function<void(const Job&)> on_state = {};  // a job begins to run, or has ended: for logs
 };
 

@@ -124,7 +124,7 @@ void Jobs::Impl::DrawPicture(const Entry& entry, int64_t index, JobProgressMeter
   };
   meter.BeginPicture(index);
   const Picture picture = pipeline.Generate(request, hooks);
-  Json record = DrawnRecord(picture, request, options.precision, options.model_name, pipeline.loras());
+  Json record = DrawnRecord(picture, request, options.model_name, pipeline.impl());
   NameSources(request, "uploaded", record);  // what came by a request has no name of its own
   store.WritePicture(entry->job.id, index, picture.image(), PngText(record));
 

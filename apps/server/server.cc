@@ -10,7 +10,6 @@ namespace qwen_image::server {
 Server::Server(const Pipeline& pipeline, const ServerSettings& settings)
     : jobs_(pipeline, settings.jobs_folder, settings.jobs,
             {.model_name = settings.model_name,
-             .precision = settings.precision,
              .on_state =
                  [log = settings.log](const Job& job) {
                    if (log) log(JobLogLine(job));

@@ -17,7 +17,6 @@ struct ServerSettings {
   JobLimits jobs;
   std::filesystem::path jobs_folder;
   std::string model_name;
-  Precision precision = Precision::kFast;                 // of the pipeline, for the record
   std::function<void(const std::string& line)> log = {};  // JSON, one line; from several threads
 };
 

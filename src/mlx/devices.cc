@@ -80,6 +80,9 @@ std::vector<DeviceInfo> ListDevices() {
           {Device::kMlxCpu, true, fmt::format("the CPU by MLX {}: for comparisons, slow", mx::version())}};
 }
 
+int64_t PeakDeviceMemory() { return static_cast<int64_t>(mx::get_peak_memory()); }
+void ResetPeakDeviceMemory() { mx::reset_peak_memory(); }
+
 void PlaceOnDevice(TextEncoder& text_encoder, const DeviceChoice& choice) {
   if (choice.device == Device::kCpu) return;
   text_encoder.UseTwin(std::make_unique<on_mlx::TextEncoder>(text_encoder, PlacementFor(choice)));

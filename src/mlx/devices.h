@@ -32,6 +32,10 @@ std::vector<DeviceInfo> ListDevices();
 // What kAuto means on this machine. Throws Error kUsage for a device that is not there.
 Device ResolveDevice(Device asked);
 
+// The most that MLX held at once since the last reset, in bytes; 0 without MLX.
+int64_t PeakDeviceMemory();
+void ResetPeakDeviceMemory();
+
 // Gives a component its twin on this device; nothing for kCpu. The component must stay where it is.
 struct DeviceChoice {
   Device device = Device::kCpu;

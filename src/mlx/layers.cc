@@ -6,6 +6,8 @@
 #include <cstring>
 #include <numbers>
 
+#include "mlx/weight_forms.h"
+
 namespace qwen_image::on_mlx {
 namespace {
 
@@ -50,15 +52,11 @@ Packed AsInFile(const MlxGroups& groups, int64_t rows, int64_t cols) {
           groups.bits};
 }
 
-// Blocks of another tool whose values are scale · q + bias, in groups of a size that MLX has: the same values
-// in MLX's form. Widths between 4 and 8 bits become 8, whose bytes need no packing across words.
-std::optional<Packed> Regrouped(const WeightMatrix& w) {
+// Blocks of another tool whose values are scale · q + bias: the same values in MLX's form.
+Packed Regrouped(const WeightMatrix& w, int bits, int group) {
   const WeightCoding& coding = *w.coding;
-  if (!coding.blocks || coding.blocks->integers.group < 32 || w.cols % coding.blocks->integers.group != 0)
-    return {};
   const BlockFormat& format = *coding.blocks;
   const IntegerBlocks& integers = format.integers;
-  const int group = integers.group, bits = integers.bits <= 4 ? 4 : 8;
   const int64_t blocks = w.cols / format.values, groups = w.cols / group;
   std::vector<uint8_t> q(static_cast<size_t>(w.cols));
   std::vector<uint8_t> packed(static_cast<size_t>(w.rows * w.cols * bits / 8));
@@ -83,13 +81,15 @@ std::optional<Packed> Regrouped(const WeightMatrix& w) {
       }
     }
   }
-  return Packed{CopyBytes(packed.data(), {w.rows, w.cols * bits / 32}, mx::uint32), ToDevice(scales),
-                ToDevice(biases), group, bits};
+  return {CopyBytes(packed.data(), {w.rows, w.cols * bits / 32}, mx::uint32), ToDevice(scales),
+          ToDevice(biases), group, bits};
 }
 
 std::optional<Packed> PackedOf(const WeightMatrix& w) {
-  if (!w.coding) return {};
-  return w.coding->groups.bits > 0 ? AsInFile(w.coding->groups, w.rows, w.cols) : Regrouped(w);
+  const MlxForm form = MlxFormOf(w);
+  if (form.bits == 0) return {};
+  return form.kind == MlxForm::Kind::kRegrouped ? Regrouped(w, form.bits, form.group_size)
+                                                : AsInFile(w.coding->groups, w.rows, w.cols);
 }
 
 array WholeOf(const WeightMatrix& w, const Placement& placement) {
@@ -151,7 +151,8 @@ void Linear::Visit(const std::function<void(array&)>& visit) {
 
 array VectorOf(const std::vector<float>& values, const Placement& placement) {
   array x = mx::astype(ToDevice(values), placement.activations);
-  x.eval();  // on the thread that asked: a pass that is stopped leaves nothing behind to be computed by others
+  x.eval();  // on the thread that asked: a pass that is stopped leaves nothing behind to be computed by
+             // others
   return x;
 }
 

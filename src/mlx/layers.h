@@ -22,9 +22,7 @@ struct Placement {
 // torch.nn.Linear
 class Linear {
  public:
-  // Copies the weights from their file. MLX's groups go as they are; other integers with scales become such
-  // groups with the same values where MLX has a group of their size; plain numbers keep their type; all else
-  // (fp8, blocks with groups of 16) is decoded: to float32, or to bfloat16 where activations are.
+  // Copies the weights from their file, in the form that MlxFormOf tells.
   Linear(const qwen_image::Linear& weights, const Placement& placement);
 
   // x [.., in] → y [.., out], in the type of x.

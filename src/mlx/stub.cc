@@ -19,6 +19,9 @@ std::vector<DeviceInfo> ListDevices() {
   return {{Device::kGpu, false, kNoMlx}, CpuInfo(), {Device::kMlxCpu, false, kNoMlx}};
 }
 
+int64_t PeakDeviceMemory() { return 0; }
+void ResetPeakDeviceMemory() {}
+
 void PlaceOnDevice(TextEncoder&, const DeviceChoice& choice) { MustBeCpu(choice); }
 void PlaceOnDevice(VisionEncoder&, const DeviceChoice& choice) { MustBeCpu(choice); }
 void PlaceOnDevice(Transformer&, const DeviceChoice& choice) { MustBeCpu(choice); }

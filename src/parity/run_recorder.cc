@@ -58,7 +58,7 @@ std::string RunRecorder::RecordedLevel() const {
   return names;
 }
 
-void RunRecorder::Finish(const RunSettings& s, int threads) {
+void RunRecorder::Finish(const RunSettings& s, int threads, const std::string& device) {
   const bool guided = s.negative_prompt && s.cfg > 1;  // else it is not used
   Json manifest = {{"schema", 1},
                    {"tool", "qwen-image.cpp"},
@@ -74,6 +74,7 @@ void RunRecorder::Finish(const RunSettings& s, int threads) {
                    {"dtype", "float32"},
                    {"checkpoints_level", RecordedLevel()},
                    {"threads", threads},
+                   {"device", device},
                    {"checkpoints", checkpoints_}};
   if (!substituted_.empty()) manifest["substituted"] = substituted_;
   const std::string text = manifest.dump(1) + "\n";

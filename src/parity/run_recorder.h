@@ -32,8 +32,9 @@ class RunRecorder : public CheckpointSink {
   // The run is one component's alone.
   void LimitTo(std::string component) { component_ = std::move(component); }
 
-  // Writes manifest.json last: a folder without one is a run that did not finish.
-  void Finish(const RunSettings& settings, int threads);
+  // Writes manifest.json last: a folder without one is a run that did not finish. `device`: what computed,
+  // for those who read it.
+  void Finish(const RunSettings& settings, int threads, const std::string& device);
 
  private:
   std::string RecordedLevel() const;

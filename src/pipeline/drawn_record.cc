@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "pipeline/pipeline_impl.h"
 #include "qwen_image/image_file.h"
 
 namespace qwen_image {
@@ -34,8 +35,8 @@ void AddSource(const Picture& picture, const GenerateRequest& request, Json& rec
 
 }  // namespace
 
-Json DrawnRecord(const Picture& picture, const GenerateRequest& request, Precision precision,
-                 const std::string& model_name, const std::vector<AppliedLora>& loras) {
+Json DrawnRecord(const Picture& picture, const GenerateRequest& request, const std::string& model_name,
+                 const Pipeline::Impl& model) {
   Json record = {{"version", Version()},
                  {"model", model_name},
                  {"prompt", picture.prompt},
@@ -47,11 +48,12 @@ Json DrawnRecord(const Picture& picture, const GenerateRequest& request, Precisi
                  {"seed", picture.seed},
                  {"max_sequence_length", request.max_sequence_length},
                  {"reference_special_tokens", request.reference_special_tokens},
-                 {"precision", precision == Precision::kExact ? "exact" : "fast"},
+                 {"precision", model.precision == Precision::kExact ? "exact" : "fast"},
+                 {"device", NameOf(model.device)},  // for those who read it: another draws the same
                  {"vae_tiling", TilingName(request.vae_tiling)}};
   if (request.step_cache > 0) record["step_cache"] = request.step_cache;
   AddSource(picture, request, record);
-  for (const AppliedLora& lora : loras) {
+  for (const AppliedLora& lora : model.transformer.loras().applied()) {
     record["loras"].push_back({{"file", lora.name},
                                {"scale", lora.scale},
                                {"layers", lora.layers},

@@ -15,8 +15,8 @@ inline constexpr const char* kRecordKey = "qwen-image";
 
 // Everything that is needed to draw the picture again, but for the pictures and the noise that it was made
 // from: only the caller knows what they are called ("input_images", "init_image", "mask", "latents").
-Json DrawnRecord(const Picture& picture, const GenerateRequest& request, Precision precision,
-                 const std::string& model_name, const std::vector<AppliedLora>& loras);
+Json DrawnRecord(const Picture& picture, const GenerateRequest& request, const std::string& model_name,
+                 const Pipeline::Impl& model);
 
 // Calls the pictures and the noise that it was made from `names`, `names`-1, `names`-mask …, where nobody
 // knows better.

@@ -79,8 +79,7 @@ void FinishPicture(const GenerateRequest& request, const Settings& settings,
 
 // For those who hold pictures and not files.
 Json LibraryRecord(const Pipeline::Impl& model, const GenerateRequest& request, const Picture& picture) {
-  Json record =
-      DrawnRecord(picture, request, model.precision, model.name, model.transformer.loras().applied());
+  Json record = DrawnRecord(picture, request, model.name, model);
   NameSources(request, "given", record);
   return record;
 }

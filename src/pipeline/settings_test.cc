@@ -262,7 +262,8 @@ TEST(PictureSettings, EditsThatAreImpossibleAreRefused) {
   EXPECT_THAT(message(request, Edits("edit")), testing::HasSubstr("takes one input image, not 2"));
   EXPECT_THAT(message(request, {{"qwen-image", "model_index.json", ""}, {}}),
               testing::HasSubstr("not made for editing"));
-  EXPECT_THAT(message(request, {{"", "no index", ""}, {}}), testing::HasSubstr("which variant it is: edit, edit-2509"));
+  EXPECT_THAT(message(request, {{"", "no index", ""}, {}}),
+              testing::HasSubstr("which variant it is: edit, edit-2509"));
   request.input_images.assign(9, Blank(64, 64));
   EXPECT_THAT(message(request, Edits("edit-2511")), testing::HasSubstr("at most 8"));
   request.input_images.assign(1, Blank(64, 64));

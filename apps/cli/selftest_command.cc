@@ -1,0 +1,190 @@
+// qwen-image selftest: records two runs on the CPU, then repeats them on another device, stage by stage on
+// the CPU's tensors and once more by itself.
+#include "selftest_command.h"
+
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <chrono>
+#include <cstdlib>
+
+#include "core/fail.h"
+#include "device_option.h"
+#include "device_report.h"
+#include "files/numbers.h"
+#include "model_options.h"
+#include "options.h"
+#include "parity/picture.h"
+#include "parity/run_recorder.h"
+#include "pipeline/pipeline_impl.h"
+#include "print.h"
+#include "progress.h"
+#include "selftest_report.h"
+
+namespace qwen_image {
+namespace {
+
+constexpr const char* kLevel = "blocks";
+
+// A folder for the CPU's tensors, gone at the end.
+class ScratchFolder {
+ public:
+  ScratchFolder() {
+    std::string name = (std::filesystem::temp_directory_path() / "qwen-image-selftest-XXXXXX").string();
+    if (!mkdtemp(name.data()))
+      Fail(ErrorKind::kCannotWrite, "cannot make a folder in {} (see TMPDIR)",
+           std::filesystem::temp_directory_path().string());
+    path_ = name;
+  }
+  ~ScratchFolder() {
+    std::error_code ignored;
+    std::filesystem::remove_all(path_, ignored);
+  }
+  ScratchFolder(const ScratchFolder&) = delete;
+  ScratchFolder& operator=(const ScratchFolder&) = delete;
+
+  const std::filesystem::path& path() const { return path_; }
+
+ private:
+  std::filesystem::path path_;
+};
+
+DeviceInfo DeviceToTest(const std::string& asked) {
+  const std::vector<DeviceInfo> devices = ListDevices();
+  if (asked == "cpu")
+    Fail(ErrorKind::kUsage,
+         "the CPU is what other devices are compared with; name one of those (see qwen-image devices)");
+  const Device wanted = asked.empty() ? Device::kAuto : ResolveDevice(DeviceOf(asked));
+  for (const DeviceInfo& info : devices) {
+    if (info.device == Device::kCpu || !info.available) continue;
+    if (wanted == Device::kAuto || wanted == info.device) return info;
+  }
+  Fail(ErrorKind::kUsage, "there is nothing to compare the CPU with: {}", devices.front().description);
+}
+
+class Selftest {
+ public:
+  Selftest(const Pipeline& cpu, const Pipeline& device, const SelftestOptions& options,
+           const CancelFlag& cancel, SelftestResult& result)
+      : cpu_(cpu),
+        device_(device),
+        options_(options),
+        cancel_(cancel),
+        result_(result),
+        runs_(cpu.edits() ? 6 : 3) {}
+
+  void Run() {
+    GenerateRequest request;
+    request.prompt = "a red circle on a blue background";
+    request.steps = options_.steps.value_or(4);
+    if (!options_.size.empty()) std::tie(request.width, request.height) = ParseSize(options_.size);
+    const Picture drawn = Compare("text to picture", request);
+    if (!cpu_.edits()) return;
+    request.prompt = "make the circle green";
+    request.input_images = {drawn.image()};
+    Compare("edit", request);
+  }
+
+ private:
+  // Returns the CPU's picture.
+  Picture Compare(const std::string& what, const GenerateRequest& request) {
+    const ScratchFolder folder;
+    RunRecorder recorder(folder.path(), CheckpointSelection(kLevel));
+    const auto [on_cpu, cpu_seconds] = Draw(cpu_, request, &recorder, what + ", on the CPU");
+    recorder.Finish({.prompt = on_cpu.prompt,
+                     .negative_prompt = on_cpu.negative_prompt,
+                     .width = on_cpu.width,
+                     .height = on_cpu.height,
+                     .steps = on_cpu.steps,
+                     .cfg = on_cpu.cfg,
+                     .seed = on_cpu.seed},
+                    cpu_.threads(), "cpu");
+    const ReferenceRun reference(folder.path());
+    const std::string name(NameOf(result_.device.device));
+    RunChecker checker(reference, CheckpointSelection(kLevel), {"*"}, nullptr);
+    Draw(device_, request, &checker, fmt::format("{}, on {}, each stage on the CPU's tensors", what, name));
+    result_.Add(checker.comparison());
+    const auto [on_device, device_seconds] =
+        Draw(device_, request, nullptr, fmt::format("{}, on {} alone", what, name));
+    result_.Add({what,
+                 ComparePictures(ToFloatPicture(on_cpu.image()), ToFloatPicture(on_device.image()), 255),
+                 cpu_seconds, device_seconds});
+    return on_cpu;
+  }
+
+  std::pair<Picture, double> Draw(const Pipeline& pipeline, const GenerateRequest& request,
+                                  CheckpointSink* sink, const std::string& what) {
+    const bool silent = options_.quiet || options_.json;
+    ++run_;
+    if (!silent) Print(stderr, "[{}/{}] {}\n", run_, runs_, what);
+    // Lines for every step would bury the table; a bar goes away.
+    const auto style = ProgressPrinter::StyleFor(silent);
+    ProgressPrinter progress(style == ProgressPrinter::Style::kBar ? style : ProgressPrinter::Style::kSilent,
+                             "");
+    const auto start = std::chrono::steady_clock::now();
+    Picture picture =
+        pipeline.Generate(request, {.on_progress = [&](const Progress& p) { progress.Update(p); },
+                                    .cancel = &cancel_,
+                                    .checkpoints = sink});
+    return {std::move(picture),
+            std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count()};
+  }
+
+  const Pipeline& cpu_;
+  const Pipeline& device_;
+  const SelftestOptions& options_;
+  const CancelFlag& cancel_;
+  SelftestResult& result_;
+  int run_ = 0, runs_;
+};
+
+}  // namespace
+
+void AddSelftestOptions(CLI::App& command, SelftestOptions& o) {
+  AddDeviceOption(command, o.device)
+      ->description("The device to compare with the CPU: gpu or mlx-cpu (default: the first that is there)");
+  command
+      .add_option("--precision", o.precision,
+                  "exact (the default): fp32, to be equal to the CPU's; fast: bf16, as pictures are usually "
+                  "drawn on a GPU, within wider limits")
+      ->check(CLI::IsMember({"exact", "fast"}));
+  AddModelOptions(command, o.files);
+  command.add_option("-s,--size", o.size, "WIDTHxHEIGHT of the pictures (default: the model's)");
+  command.add_option("--steps", o.steps, "Denoising steps (default: 4)")->check(CLI::Range(1, 1000));
+  command.add_option("-t,--threads", o.threads, "Threads of the CPU's run (default: all processors)")
+      ->check(CLI::Range(1, 1024));
+  command.add_flag("--json", o.json, "Print one JSON object");
+  command.add_flag("-q,--quiet", o.quiet, "No progress on stderr");
+  RefuseEmptyValues(command, {});
+  command.footer(
+      "Draws a picture and an edit of it with the embedded model on the CPU, whose arithmetic is tested "
+      "against "
+      "the\nofficial pipeline, and on another device; compares every block of every stage, and the "
+      "pictures.\n\n"
+      "Examples:\n"
+      "  qwen-image selftest\n"
+      "  qwen-image selftest --device gpu --precision fast\n"
+      "  qwen-image selftest --device mlx-cpu --size 64x64 --steps 2 --json\n\n"
+      "Exit codes: 0 all is within its limits, 1 something is not, 2 wrong usage, or no other device.");
+}
+
+int RunSelftest(const SelftestOptions& o, const CancelFlag& cancel) {
+  SelftestResult result{.device = DeviceToTest(o.device)};
+  const ModelFiles model = FindModel(o.files);
+  result.model = ModelName(model);
+  result.precision = o.precision == "fast" ? Precision::kFast : Precision::kExact;
+  const Pipeline cpu(model, {.threads = o.threads, .precision = Precision::kExact, .device = Device::kCpu});
+  const Pipeline device(
+      model, {.threads = o.threads, .precision = result.precision, .device = result.device.device});
+  Selftest(cpu, device, o, cancel, result).Run();
+  result.weights_note = WeightsNote(device);
+  result.weights = WeightsJson(device);
+  if (o.json) {
+    Print(stdout, "{}\n", SelftestJson(result).dump(1));
+  } else {
+    Print(stdout, "{}", SelftestText(result, TextStyle::ForStandardOutput()));
+  }
+  return result.passed() ? 0 : 1;
+}
+
+}  // namespace qwen_image
