@@ -11,7 +11,9 @@ add_library(qwen_image::qwen_image ALIAS qwen_image)
 target_link_libraries(qwen_image PRIVATE qwen_image_c_api)
 # Templates of the standard library are never hidden by the compiler, so the linker hides them.
 set(EXPORTS ${PROJECT_SOURCE_DIR}/cmake/exports.map)
-target_link_options(qwen_image PRIVATE -Wl,--version-script=${EXPORTS} -Wl,--no-undefined)
+if(NOT APPLE)  # whose linker has no version scripts
+  target_link_options(qwen_image PRIVATE -Wl,--version-script=${EXPORTS} -Wl,--no-undefined)
+endif()
 set_target_properties(qwen_image PROPERTIES LINK_DEPENDS ${EXPORTS} LINKER_LANGUAGE CXX
   VERSION ${PROJECT_VERSION} SOVERSION ${PROJECT_VERSION_MAJOR}.${PROJECT_VERSION_MINOR})
 target_compile_features(qwen_image INTERFACE cxx_std_17)

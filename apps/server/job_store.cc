@@ -77,7 +77,7 @@ bool IsPicture(std::string_view name) {
 
 std::string NewJobId() {
   unsigned char bytes[kIdDigits / 2];
-  if (getrandom(bytes, sizeof bytes, 0) != sizeof bytes)
+  if (getentropy(bytes, sizeof bytes) != 0)
     Fail(ErrorKind::kInternal, "the system gives no random numbers: {}", std::strerror(errno));
   std::string id;
   for (const unsigned char byte : bytes) id += fmt::format("{:02x}", byte);
