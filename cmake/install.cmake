@@ -21,8 +21,9 @@ target_include_directories(qwen_image INTERFACE $<BUILD_INTERFACE:${PROJECT_SOUR
   $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
 
 if(QWEN_IMAGE_MLX)
-  # Except for MLX, which is not installed with it and stays where it was found.
-  set_target_properties(qwen_image qwen-image PROPERTIES INSTALL_RPATH_USE_LINK_PATH ON)
+  # Except for MLX, which is not installed with it and stays where it was found (by MLX's CMake package).
+  get_filename_component(MLX_FOLDER ${MLX_LIBRARY} DIRECTORY)
+  set_target_properties(qwen_image qwen-image PROPERTIES INSTALL_RPATH ${MLX_FOLDER})
 endif()
 
 set(PACKAGE_FOLDER ${CMAKE_INSTALL_LIBDIR}/cmake/qwen_image)
