@@ -16,6 +16,7 @@
 #include "progress.h"
 #include "text_table.h"
 #include "weights/memory.h"
+#include "weights/model_name.h"
 
 namespace qwen_image {
 namespace {

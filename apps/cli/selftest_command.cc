@@ -20,6 +20,7 @@
 #include "print.h"
 #include "progress.h"
 #include "selftest_report.h"
+#include "weights/model_name.h"
 
 namespace qwen_image {
 namespace {
