@@ -25,7 +25,8 @@ class MlxCli : public Cli {
     fs::create_directory_symlink(Source("tests/goldens/" + name), Path("debug_artifacts/" + name + "/ref"));
   }
   bool HasGpu() const {
-    for (const Json& device : Json::parse(Run({"devices", "--json"}).out).at("devices"))
+    const Json json = Json::parse(Run({"devices", "--json"}).out);
+    for (const Json& device : json.at("devices"))
       if (device.at("name") == "gpu") return device.at("available");
     return false;
   }
@@ -83,7 +84,9 @@ TEST_F(MlxCli, TheSelftestOfFastPrecisionHasWiderLimits) {
   const RunResult result = Run({"selftest", "--device", "mlx-cpu", "--precision", "fast", "--size", "64x48",
                                 "--steps", "2", "--json"});
   ASSERT_EQ(result.exit_code, 0) << result.out << result.err;
-  for (const Json& stage : Json::parse(result.out).at("stages")) {
+  const Json json = Json::parse(result.out);
+  ASSERT_EQ(json.at("stages").size(), 5u);
+  for (const Json& stage : json.at("stages")) {
     const std::string name = stage.at("stage");
     const bool in_floats = name.starts_with("VAE");
     EXPECT_EQ(stage.at("nmse").get<double>() > 1e-8, !in_floats) << stage;
@@ -218,7 +221,8 @@ TEST_F(MlxCli, BenchTimesEveryStage) {
   ASSERT_EQ(json.at("pictures").size(), 4u);
   for (const Json& picture : json.at("pictures")) {
     const Json& seconds = picture.at("seconds");
-    EXPECT_GT(seconds.at("encode_prompt"), 0);  // a prompt that was encoded before would cost nothing
+    EXPECT_GT(seconds.at("encode_prompt"), 0);
+    EXPECT_FALSE(picture.at("prompt_from_cache"));  // that would cost nothing
     EXPECT_GE(seconds.at("total").get<double>(),
               seconds.at("denoise").get<double>() + seconds.at("decode").get<double>());
     EXPECT_GT(picture.at("device_memory_bytes"), 1000000);

@@ -131,6 +131,7 @@ Json JsonOf(const Line& line, bool full_size) {
             {"per_step", PerStep(p)},
             {"decode", p.seconds.decode},
             {"total", line.total}}},
+          {"prompt_from_cache", p.prompt_from_cache},
           {"device_memory_bytes", line.device_memory > 0 ? Json(line.device_memory) : Json()},
           {"seconds_to_beat", figure ? Json(figure->seconds) : Json()}};
 }
