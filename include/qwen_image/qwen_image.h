@@ -175,8 +175,8 @@ struct GenerateHooks {
 // always computed in single precision.
 enum class Precision { kExact, kFast };
 
-// Where the stages are computed: by this library's own kernels, or by MLX (in builds with it) on a GPU or, for
-// comparisons, on the CPU. kAuto: on a GPU where MLX finds one.
+// Where the stages are computed: by this library's own kernels, or by MLX (in builds with it) on a GPU or,
+// for comparisons, on the CPU. kAuto: on a GPU where MLX finds one.
 enum class Device { kAuto, kCpu, kGpu, kMlxCpu };
 
 struct PipelineOptions {
