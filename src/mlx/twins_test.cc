@@ -88,6 +88,12 @@ TEST(TextEncoderTwins, HalfAsWideActivations) {
   EXPECT_FALSE(Near(got, want, 1e-9)) << "nothing was computed in bfloat16";
 }
 
+TEST(TextEncoderTwins, AHugeStreamIsNeverRounded) {
+  const TextTwins fast(kSource / "models/tiny/text_encoder", kFastOnCpu);
+  HugeStream stream("model.language_model.layers.0", "model.language_model.layers.1");
+  RunPass<TextEncoder>(EncodeText, fast.twin, &stream);
+}
+
 // Pictures.
 
 TEST(VisionEncoderTwins, EveryOperationOfEveryCase) {
@@ -122,6 +128,8 @@ TEST(VisionEncoderTwins, WhoeverListensStopsAndComesAgain) {
   const Tensor got = RunPass(pass, fast.twin), want = RunPass(pass, fast.host);
   EXPECT_TRUE(Near(got, want, 12 * 0x1p-18 * static_cast<double>(fast.host.config().depth + 1)));
   EXPECT_FALSE(Near(got, want, 1e-9)) << "nothing was computed in bfloat16";
+  HugeStream stream("model.visual.blocks.0", "model.visual.blocks.1");
+  RunPass(pass, fast.twin, &stream);
 }
 
 // The VAE.

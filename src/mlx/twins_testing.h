@@ -108,6 +108,33 @@ class Meddler : public CheckpointSink {
   const std::string name_;
 };
 
+// The published model's stream reaches ±4.5e7, where numbers of bfloat16 lie 262,144 apart and those of
+// float32 4. Makes the stream so huge after one layer, and looks what is left of it after the next.
+class HugeStream : public CheckpointSink {
+ public:
+  HugeStream(std::string from, std::string to) : from_(std::move(from)), to_(std::move(to)) {}
+  ~HugeStream() override {
+    EXPECT_GE(largest_change_, 0) << to_ << " was not seen";
+    EXPECT_LT(largest_change_, 1000);
+  }
+  bool Wants(std::string_view name) const override { return name == from_ || name == to_; }
+  void OnCheckpoint(const std::string& name, const CheckpointView& view) override {
+    float* const data = std::get<float*>(view.data);
+    for (int64_t i = 0; i < ElementCount(view.shape); ++i) {
+      const float huge = (i % 2 == 0 ? 4.5e7f : -4.5e7f) + static_cast<float>(4 * (i % 1000));
+      if (name == from_) {
+        data[i] = huge;
+      } else {
+        largest_change_ = std::max(largest_change_, std::abs(data[i] - huge));
+      }
+    }
+  }
+
+ private:
+  const std::string from_, to_;
+  float largest_change_ = -1;
+};
+
 // One pass of a component: what it returns.
 template <typename Component>
 using Pass = std::function<Tensor(const Component&, const Compute&, CheckpointSink*)>;

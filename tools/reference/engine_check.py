@@ -15,16 +15,18 @@ LIMIT_PSNR = 60.0
 COMPONENTS = ("text_encoder", "transformer", "vae")
 
 
-def run_engine(engine, work, case, model, substitute, device=None):
-    """One run of the engine beside the reference; returns its report. The manifest supplies prompt and settings."""
+def run_engine(engine, work, case, model, substitute=(), device=None, options=()):
+    """One run of the engine beside the reference; returns its report. The manifest supplies prompt and settings.
+    SUBSTITUTE: after which checkpoints it goes on from the reference's."""
     picture = work / case["name"] / "engine.png"
     command = [str(engine), f"--debug={case['name']}", f"--artifacts={work}", f"--checkpoints={case['checkpoints']}"]
-    if substitute:
-        command.append("--substitute=*")
+    command += [f"--substitute={glob}" for glob in substitute]
+    if "only" in case:
+        command.append(f"--only={case['only']}")
     folder = work / case["name"] / "ref"
     manifest = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
     command += engine_command.words(case["pipeline"], folder, manifest)
-    command += [f"--model={model}", f"--output={picture}", "--quiet", *device_words(device)]
+    command += [f"--model={model}", f"--output={picture}", "--quiet", *device_words(device), *options]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode not in (0, 1):
         raise SystemExit(f"{case['name']}: the engine failed ({done.returncode}): {done.stderr.strip()}")
@@ -54,8 +56,8 @@ def worst_nmse(report, component):
 
 def check_case(engine, work, case, model, device=None):
     """A row of the table: what was compared, and the worst of each component, alone and accumulated."""
-    isolated = run_engine(engine, work, case, model, True, device)
-    accumulated = run_engine(engine, work, case, model, False, device)
+    isolated = run_engine(engine, work, case, model, ("*",), device)
+    accumulated = run_engine(engine, work, case, model, (), device)
     folder = work / case["name"]
     levels, psnr = compare_pictures(folder / "engine.png", folder / "ref" / "image.png")
     manifest = json.loads((folder / "ref" / "manifest.json").read_text(encoding="utf-8"))

@@ -1,20 +1,25 @@
 """Runs mflux's Qwen-Image classes (MLX) on a reference run's inputs and dumps its tensors under mflux's own names.
 
-    python tools/reference/mflux_run.py --model DIR --reference RUN --out DIR [--precision float32]
+    python tools/reference/mflux_run.py --model DIR --reference RUN --out DIR [--precision float32] [--bits 4 --save DIR]
 
 The text encoder is left out: mflux fixes its size. Of the transformer, layers and heads are free (a head has 128 channels);
 the VAE must have a base of 96 channels.
 """
 
 import argparse
+import contextlib
+import io
 import json
+import shutil
 from pathlib import Path
 from types import SimpleNamespace
 
 import mlx.core as mx
 import numpy as np
 from mflux.models.common.config import ModelConfig
+from mflux.models.common.weights.loading.weight_applier import WeightApplier
 from mflux.models.common.weights.loading.weight_loader import WeightLoader
+from mflux.models.common.weights.saving.model_saver import ModelSaver
 from mflux.models.qwen.latent_creator.qwen_latent_creator import QwenLatentCreator
 from mflux.models.qwen.model.qwen_transformer.qwen_attention import QwenAttention
 from mflux.models.qwen.model.qwen_transformer.qwen_transformer import QwenTransformer
@@ -94,23 +99,27 @@ class Recorder:
         setattr(cls, name, call)
 
 
-def load_weights(model, name, folder):
-    """mflux's own loader and mapping; unlike it, a parameter that is left at its initial value is an error."""
+def load_weights(model, name, folder, bits=None):
+    """mflux's own loader, mapping and choice of layers to quantize; unlike it, a parameter that is left at its initial value
+    is an error."""
     component = next(c for c in QwenWeightDefinition.get_components() if c.name == name)
-    weights = WeightLoader.load_single_local(component, Path(folder)).components[name]
+    loaded = WeightLoader.load_single_local(component, Path(folder))
+    weights = loaded.components[name]
     model.update(weights, strict=False)
     left = {key for key, _ in tree_flatten(model.parameters())} - {key for key, _ in tree_flatten(weights)}
     # The rotary tables are computed, not loaded.
     left = sorted(key for key in left if not key.startswith("pos_embed"))
     if left:
         raise SystemExit(f"mflux set no value for {', '.join(left[:5])} ({len(left)} parameters)")
+    if bits:
+        WeightApplier.apply_and_quantize(loaded, {name: model}, bits, QwenWeightDefinition)
 
 
-def build_transformer(folder):
+def build_transformer(folder, bits):
     config = json.loads((folder / "transformer" / "config.json").read_text(encoding="utf-8"))
     keys = ("in_channels", "out_channels", "num_layers", "attention_head_dim", "num_attention_heads", "joint_attention_dim")
     model = QwenTransformer(**{key: config[key] for key in keys})
-    load_weights(model, "transformer", folder)
+    load_weights(model, "transformer", folder, bits)
     return model
 
 
@@ -155,6 +164,14 @@ def run_vae(model, reference, recorder):
     model.decode(QwenLatentCreator.unpack_latents(packed, manifest["height"], manifest["width"]))
 
 
+def run_vae_encoder(model, reference, recorder):
+    """Only what comes out: mflux's encoder calls the modules of its last stage by parts."""
+    model.encode(reference.read("vae_image0"))
+    moments = recorder.tensors["quant_conv"]
+    recorder.tensors.clear()
+    recorder.tensors["quant_conv"] = moments
+
+
 def dump(tensors, path):
     np.savez(path, **tensors)
     tensors.clear()
@@ -164,15 +181,21 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--model", required=True, type=Path, help="folder in diffusers' layout")
     parser.add_argument("--reference", required=True, help="run of export.py with this model, without guidance")
-    parser.add_argument("--out", required=True, type=Path, help="folder for transformer.npz and vae.npz")
+    parser.add_argument("--out", required=True, type=Path, help="folder for transformer.npz, vae.npz and vae.image0.npz")
     parser.add_argument("--precision", choices=("float32",), help="of what mflux computes in bfloat16 by itself")
+    parser.add_argument("--bits", type=int, help="quantize the transformer, and run it alone")
+    parser.add_argument("--save", type=Path, help="then write it here, as mflux-save does, with the model's config")
     args = parser.parse_args()
     if args.precision:
         ModelConfig.precision = getattr(mx, args.precision)
     args.out.mkdir(parents=True, exist_ok=True)
     reference, recorder = Reference(args.reference), Recorder()
 
-    transformer = build_transformer(args.model)
+    transformer = build_transformer(args.model, args.bits)
+    if args.save:
+        with contextlib.redirect_stderr(io.StringIO()):  # a progress bar
+            ModelSaver._save_weights(str(args.save), args.bits, transformer, "transformer")
+        shutil.copy(args.model / "transformer" / "config.json", args.save / "transformer")
     recorder.watch(transformer)
     recorder.watch_function(QwenTransformerBlock, "_modulate")
     recorder.watch_function(QwenAttention, "_apply_rope_qwen")
@@ -180,10 +203,14 @@ def main():
     run_transformer(transformer, reference, recorder)
     dump(recorder.tensors, args.out / "transformer.npz")
 
+    if args.bits:
+        return
     vae = build_vae(args.model)
     recorder.watch(vae)
     run_vae(vae, reference, recorder)
     dump(recorder.tensors, args.out / "vae.npz")
+    run_vae_encoder(vae, reference, recorder)
+    dump(recorder.tensors, args.out / "vae.image0.npz")
 
 
 if __name__ == "__main__":

@@ -2,7 +2,7 @@
 
     python tools/reference/parity.py run --engine build/release/qwen-image --work DIR [--case NAME]... [--device mlx-cpu]
         [--update-goldens]
-    python tools/reference/parity.py foreign --engine build/release/qwen-image --work DIR
+    python tools/reference/parity.py foreign --engine build/release/qwen-image --work DIR [--device NAME]...
     python tools/reference/parity.py export --work DIR [--case NAME]...
     python tools/reference/parity.py goldens --out tests/goldens
 """
@@ -148,7 +148,7 @@ def check_precisions(engine, work, case, model, row):
 
 
 def check_foreign(args):
-    if not mflux_check.check(Path(args.work).resolve() / "mflux", Path(args.engine).resolve()):
+    if not mflux_check.check(Path(args.work).resolve() / "mflux", Path(args.engine).resolve(), args.device):
         raise SystemExit(1)
     mlx = [sys.executable, ROOT / "tools" / "formats" / "mlx_load_check.py", "--engine", args.engine, "--work", Path(args.work) / "mlx"]
     subprocess.run(mlx, check=True)
@@ -175,6 +175,7 @@ def main():
     command = commands.add_parser("foreign", help="compare mflux with the official pipeline, and quantized weights with MLX (needs mflux and mlx)")
     command.add_argument("--engine", required=True, help="the qwen-image program")
     command.add_argument("--work", required=True, help="folder for the random model and the runs")
+    command.add_argument("--device", action="append", default=[], help="where the engine computes (may be repeated; default: cpu)")
     command.set_defaults(run=check_foreign)
     command = commands.add_parser("export", help="export the references that are missing or out of date")
     command.add_argument("--work", required=True, help="folder for the random models and the runs")
