@@ -4,7 +4,9 @@
 // row is measured as it is quantized, in two ways (see QuantizationError). With weights that do not know of
 // it, a product's relative error is the row's. Rows above a limit get another 8 bits for what the first ones
 // left over (the fine plane), after which the error is about 127² times smaller. So a row is either good in 8
-// bits or as good as exact, whatever outliers it has; and that depends on no other row.
+// bits or has 16, and that depends on no other row. The fine plane is not measured again: of a group with
+// several spikes of different size its small values may still be lost, which are as small a share of the
+// product.
 #pragma once
 
 #include <cstdint>
