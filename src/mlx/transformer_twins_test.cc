@@ -138,6 +138,21 @@ TEST(TransformerTwins, ProgressAndCancel) {
   ExpectProgressAndCancel(twins.host, twins.twin, Predict());
 }
 
+// What a thread has put together but not computed belongs to it.
+TEST(TransformerTwins, APassThatWasStoppedLeavesNothingToOtherThreads) {
+  const Twins stopped(kTiny, kFastOnCpu), other(kTiny, kFastOnCpu);
+  std::thread([&] {
+    ThreadPool pool(1);
+    CancelFlag cancel;
+    const auto stop_at_second_block = [&](double fraction) {
+      if (fraction > 0) cancel.Cancel();
+    };
+    const Compute compute{pool, cancel, stop_at_second_block};
+    MessageOf(ErrorKind::kInterrupted, [&] { Predict()(stopped.twin, compute, nullptr); });
+  }).join();
+  EXPECT_TRUE(SameBits(RunPass(Predict(), stopped.twin), RunPass(Predict(), other.twin)));
+}
+
 TEST(TransformerTwins, SameBitsAgain) {
   const Twins twins(kMicro), fast(kMicro, kFastOnCpu);
   ExpectSameBitsAgain(twins.twin, Predict());
