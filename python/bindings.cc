@@ -75,10 +75,16 @@ void BindModelTypes(py::module_& module) {
       .def("add_lora", [](ModelFiles& files, const std::filesystem::path& path, double scale) {
         files.loras.push_back({path, scale});
       });
+  py::enum_<Device>(module, "Device")
+      .value("auto", Device::kAuto)
+      .value("cpu", Device::kCpu)
+      .value("gpu", Device::kGpu)
+      .value("mlx-cpu", Device::kMlxCpu);
   py::class_<PipelineOptions>(module, "PipelineOptions")
       .def(py::init<>())
       .def_readwrite("threads", &PipelineOptions::threads)
       .def_readwrite("check_memory", &PipelineOptions::check_memory)
+      .def_readwrite("device", &PipelineOptions::device)
       .def_readwrite("prompt_cache", &PipelineOptions::prompt_cache)
       .def("set_exact", [](PipelineOptions& options, bool exact) {
         options.precision = exact ? Precision::kExact : Precision::kFast;

@@ -141,6 +141,8 @@ TEST_F(Serve, RefusesWhatCannotBeServed) {
   for (const char* port : {"70000", "-1", "http"})
     ExpectRefused({"serve", "--port", port}, kUsage, "they go from 1 to 65535, and 0 takes any that is free");
   ExpectRefused({"serve", "--queue", "0"}, kUsage, "--queue");
+  for (const char* host : {"a b", "*", "https://draw.example.com", "draw.example.com:80"})
+    ExpectRefused({"serve", "--allow-host", host}, kUsage, "is not the name of a host");
   const RunResult open = Run({"serve", "--host", "0.0.0.0", "--port", "0", "--jobs-dir", "jobs"});
   EXPECT_EQ(open.exit_code, kUsage);
   EXPECT_THAT(open.err, HasSubstr("QWEN_IMAGE_API_KEY"));

@@ -7,6 +7,7 @@
 #include <CLI/CLI.hpp>
 #include <mutex>
 
+#include "../server/access.h"
 #include "../server/server.h"
 #include "cache_folder.h"
 #include "core/fail.h"
@@ -75,6 +76,13 @@ void AddServeOptions(CLI::App& command, ServeOptions& o) {
       .add_option(
           "--allow-host", o.allowed_hosts,
           "A name that clients reach this server by, for example behind a proxy; may be given several times")
+      ->check(CLI::Validator(
+          [](const std::string& text) {
+            const auto host = server::ParseHost(text);
+            return host && !host->port ? ""
+                                       : Quoted(text) + " is not the name of a host, like draw.example.com";
+          },
+          "NAME"))
       ->allow_extra_args(false)
       ->take_all()
       ->group(network);

@@ -34,8 +34,10 @@ Job NewJob(const JobRequest& asked, const Defaults& defaults, int64_t created) {
 void Jobs::Impl::Restore() {
   JobStore::Contents contents = store.Load();
   problems = std::move(contents.problems);
+  int64_t interrupted = 0;
   for (Job& job : contents.jobs) {
     if (!HasEnded(job.state)) {
+      ++interrupted;
       job.error = job.state == JobState::kQueued ? kStoppedWaiting : kStoppedDrawing;
       job.state = JobState::kInterrupted;
       job.error_kind = ErrorKind::kInterrupted;
@@ -52,6 +54,7 @@ void Jobs::Impl::Restore() {
     entry->job = std::move(job);
     entries.push_back(std::move(entry));
   }
+  kept_empty = std::max(kept_empty, interrupted);  // the queue may have been longer before
   ForgetOldest();
 }
 
@@ -92,7 +95,7 @@ void Jobs::Impl::ForgetOldest() {
     std::erase_if(entries, [&](const Entry& entry) {
       if (!HasEnded(entry->job.state)) return false;
       int64_t& count = count_of(entry);
-      if (count <= (entry->job.images.empty() ? limits.queue + 1 : limits.kept)) return false;
+      if (count <= (entry->job.images.empty() ? kept_empty : limits.kept)) return false;
       --count;
       forgotten.push_back(entry);
       return true;
@@ -102,13 +105,16 @@ void Jobs::Impl::ForgetOldest() {
 }
 
 void Jobs::Impl::Raise(Mode to) {
-  const std::lock_guard lock(mutex);
+  std::unique_lock lock(mutex);
   mode = std::max(mode, to);
   if (mode == Mode::kStop && running && !running->cancel.cancelled()) {
     running->interrupted = true;
     running->cancel.Cancel();
   }
   changed.notify_all();
+  lock.unlock();
+  // At once: the job that runs may take minutes, and those who wait for others need not.
+  if (to > Mode::kFinishQueue) InterruptWaiting();
 }
 
 Jobs::Jobs(const Pipeline& pipeline, std::filesystem::path folder, JobLimits limits, JobOptions options)

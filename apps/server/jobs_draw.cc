@@ -51,19 +51,23 @@ void Jobs::Impl::Draw() {
     TellWaiting();
     Finish(entry, DrawJob(entry));
   }
+  InterruptWaiting();
+  const std::lock_guard lock(mutex);
+  finished = true;
+  changed.notify_all();
+}
+
+void Jobs::Impl::InterruptWaiting() {
   for (;;) {
     Entry entry;
     {
       const std::lock_guard lock(mutex);
-      if (waiting.empty()) break;
+      if (waiting.empty()) return;
       entry = waiting.front();
       waiting.pop_front();
     }
     Finish(entry, {JobState::kInterrupted, ErrorKind::kInterrupted, kStoppedWaiting});
   }
-  const std::lock_guard lock(mutex);
-  finished = true;
-  changed.notify_all();
 }
 
 Ending Jobs::Impl::DrawJob(const Entry& entry) {

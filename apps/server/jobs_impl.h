@@ -114,6 +114,7 @@ struct Jobs::Impl {
   Ending DrawJob(const Entry& entry);
   void DrawPicture(const Entry& entry, int64_t index, JobProgressMeter& meter);
   void Finish(const Entry& entry, Ending ending);
+  void InterruptWaiting();
   void ForgetOldest();
   void Raise(Mode to);
 
@@ -138,7 +139,8 @@ struct Jobs::Impl {
   bool finished = false;       // the drawing thread has ended
   std::vector<Entry> entries;  // oldest first
   std::deque<Entry> waiting;
-  int64_t reserved = 0;  // places of jobs that are being written down
+  int64_t kept_empty = limits.queue + 1;  // ended jobs without a picture: what a stop can leave behind
+  int64_t reserved = 0;                   // places of jobs that are being written down
   int64_t last_created = 0;
   Entry running;
   JobStats stats;

@@ -163,6 +163,22 @@ TEST_F(JobsTest, AfterARestartJobsAreThereAndInterruptedOnesAreSaidToBe) {
   EXPECT_EQ(jobs.List().front().id, waiting);
 }
 
+TEST_F(JobsTest, AShorterQueueAfterARestartLosesNoJob) {
+  std::vector<std::string> ids;
+  {
+    const JobStore store(folder_.path());
+    for (int64_t i = 0; i < 9; ++i) {
+      ids.push_back(NewJobId());
+      store.Write(Job{.id = ids.back(), .state = JobState::kQueued, .created = i + 1, .prompt = "x"});
+    }
+  }
+  const Jobs jobs(TinyPipeline(), folder_.path(), {.queue = 2});
+  for (const std::string& id : ids) {
+    ASSERT_TRUE(jobs.Find(id)) << id;
+    EXPECT_EQ(jobs.Find(id)->state, JobState::kInterrupted);
+  }
+}
+
 TEST_F(JobsTest, AKilledServersJobsAreSaidToBeInterrupted) {
   Job running{.id = NewJobId(), .state = JobState::kRunning, .created = 1, .started = 2, .prompt = "x"};
   Job waiting{.id = NewJobId(), .state = JobState::kQueued, .created = 3, .prompt = "x"};
@@ -197,6 +213,8 @@ TEST_F(JobsTest, DrainFinishesTheRunningJobAndTakesNoMore) {
         refused = true;
       }
     }
+    // Those who wait hear of it now, not when this job is done.
+    while (!HasEnded(jobs.Find(waiting)->state)) std::this_thread::yield();
   });
   jobs.Cancel(first);
   EXPECT_EQ(WaitForEnd(jobs, running).state, JobState::kDone);

@@ -53,6 +53,12 @@ QWEN_IMAGE_API void qwen_image_install_truncation_guard(void);
 typedef struct qwen_image_options qwen_image_options;
 
 typedef enum qwen_image_precision { QWEN_IMAGE_EXACT = 0, QWEN_IMAGE_FAST = 1 } qwen_image_precision;
+typedef enum qwen_image_device {
+  QWEN_IMAGE_DEVICE_AUTO = 0, /* a GPU where there is one, else the CPU */
+  QWEN_IMAGE_DEVICE_CPU = 1,
+  QWEN_IMAGE_DEVICE_GPU = 2,    /* in builds with MLX */
+  QWEN_IMAGE_DEVICE_MLX_CPU = 3 /* in builds with MLX, for comparisons */
+} qwen_image_device;
 
 typedef enum qwen_image_part {
   QWEN_IMAGE_TRANSFORMER = 0,
@@ -68,6 +74,8 @@ QWEN_IMAGE_API void qwen_image_options_free(qwen_image_options* options);
 QWEN_IMAGE_API qwen_image_status qwen_image_options_set_threads(qwen_image_options* options, int threads);
 /* One of qwen_image_precision. A number, as C lets any through; so is `part` below. */
 QWEN_IMAGE_API qwen_image_status qwen_image_options_set_precision(qwen_image_options* options, int precision);
+/* One of qwen_image_device. Whether it is there is told when a model is opened. */
+QWEN_IMAGE_API qwen_image_status qwen_image_options_set_device(qwen_image_options* options, int device);
 /* 0: do not refuse a model that seems not to fit in memory. */
 QWEN_IMAGE_API qwen_image_status qwen_image_options_set_check_memory(qwen_image_options* options, int check);
 /* A folder where prompt embeddings are kept for later processes. */

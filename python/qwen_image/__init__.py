@@ -120,14 +120,18 @@ class Pipeline:
         loras: PathLike | tuple[PathLike, float] | Iterable[PathLike | tuple[PathLike, float]] = (),
         check_memory: bool = True,
         prompt_cache: PathLike | None = None,
+        device: str = "auto",
     ) -> None:
         """Opens a folder or file. Without one, $QWEN_IMAGE_MODEL or the embedded model, unless parts are named.
 
         threads: 0 for all processors. precision: "fast" or "exact". loras: a file, (file, scale), or a list of them.
-        prompt_cache: a folder where embeddings of prompts are kept for later processes.
+        prompt_cache: a folder where embeddings of prompts are kept for later processes. device: "cpu", or with MLX
+        "gpu" or "mlx-cpu"; "auto" is a GPU where there is one, else the CPU.
         """
         if precision not in ("fast", "exact"):
             raise UsageError(f'precision is {precision!r}; expected is "fast" or "exact"')
+        if device not in _core.Device.__members__:
+            raise UsageError(f"device is {device!r}; expected is one of {', '.join(_core.Device.__members__)}")
         files = _core.ModelFiles()
         parts = {
             "transformer": transformer,
@@ -149,6 +153,7 @@ class Pipeline:
         options = _core.PipelineOptions()
         options.threads = _arguments.whole(threads, "threads", 0, _core.MAX_THREADS)
         options.set_exact(precision == "exact")
+        options.device = _core.Device.__members__[device]
         options.check_memory = _arguments.truth(check_memory, "check_memory")
         if prompt_cache is not None:
             options.prompt_cache = _arguments.path(prompt_cache, "prompt_cache")

@@ -54,6 +54,8 @@ def truth(value: Any, name: str) -> bool:
 def path(value: Any, name: str) -> str | os.PathLike[str]:
     if not isinstance(value, (str, os.PathLike)):
         raise _wrong(value, name, "a str or a pathlib.Path")
+    if "\0" in str(os.fspath(value)):
+        raise TypeError(f"{name} holds a NUL character, which no name of a file does")
     return value
 
 

@@ -134,6 +134,12 @@ class Models(ModuleTest):
             qwen_image.Pipeline("/no/such/model")
         with self.assertRaisesRegex(qwen_image.UsageError, "precision"):
             qwen_image.Pipeline(precision="best")
+        with self.assertRaisesRegex(qwen_image.UsageError, "device is 'tpu'; expected is one of auto, cpu, gpu, mlx-cpu"):
+            qwen_image.Pipeline(device="tpu")
+        with self.assertRaisesRegex(TypeError, "path holds a NUL"):
+            qwen_image.Pipeline("a\0b")
+        with self.assertRaisesRegex(qwen_image.UsageError, "built without MLX"):
+            qwen_image.Pipeline(device="gpu")
         for threads in (-1, 1025, 2**31 - 1, 2**40):
             with self.assertRaisesRegex(qwen_image.UsageError, "threads"):
                 qwen_image.Pipeline(threads=threads)

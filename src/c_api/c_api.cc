@@ -99,6 +99,16 @@ qwen_image_status qwen_image_options_set_precision(qwen_image_options* options, 
   });
 }
 
+qwen_image_status qwen_image_options_set_device(qwen_image_options* options, int device) {
+  using qwen_image::Device;
+  return Guarded([&] {
+    constexpr Device kDevices[] = {Device::kAuto, Device::kCpu, Device::kGpu, Device::kMlxCpu};
+    if (device < QWEN_IMAGE_DEVICE_AUTO || device > QWEN_IMAGE_DEVICE_MLX_CPU)
+      Fail(ErrorKind::kUsage, "{} is not a device; see qwen_image_device", device);
+    Need(options, "options").pipeline.device = kDevices[device];
+  });
+}
+
 qwen_image_status qwen_image_options_set_check_memory(qwen_image_options* options, int check) {
   return Guarded([&] { Need(options, "options").pipeline.check_memory = check != 0; });
 }

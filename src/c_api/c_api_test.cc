@@ -119,6 +119,7 @@ TEST(CApi, OptionsReachTheModel) {
   const OptionsHandle options(made);
   EXPECT_EQ(qwen_image_options_set_threads(made, 1), QWEN_IMAGE_OK);
   EXPECT_EQ(qwen_image_options_set_precision(made, QWEN_IMAGE_EXACT), QWEN_IMAGE_OK);
+  EXPECT_EQ(qwen_image_options_set_device(made, QWEN_IMAGE_DEVICE_CPU), QWEN_IMAGE_OK);
   EXPECT_EQ(qwen_image_options_set_check_memory(made, 0), QWEN_IMAGE_OK);
   EXPECT_EQ(qwen_image_options_set_variant(made, "edit-2509"), QWEN_IMAGE_OK);
   const std::pair<qwen_image_part, const char*> parts[] = {{QWEN_IMAGE_TRANSFORMER, "/transformer"},
@@ -251,6 +252,7 @@ TEST(CApi, NullsAreRefused) {
       {"options", [] { return qwen_image_options_new(nullptr); }},
       {"options", [] { return qwen_image_options_set_threads(nullptr, 1); }},
       {"options", [] { return qwen_image_options_set_precision(nullptr, QWEN_IMAGE_EXACT); }},
+      {"options", [] { return qwen_image_options_set_device(nullptr, QWEN_IMAGE_DEVICE_CPU); }},
       {"options", [] { return qwen_image_options_set_check_memory(nullptr, 1); }},
       {"options", [] { return qwen_image_options_set_prompt_cache(nullptr, "x"); }},
       {"folder", [&] { return qwen_image_options_set_prompt_cache(made, nullptr); }},
@@ -365,6 +367,8 @@ TEST(CApi, WrongValuesAreRefused) {
   for (const int threads : {-1, 1025, INT_MIN, INT_MAX})
     EXPECT_EQ(qwen_image_options_set_threads(made, threads), QWEN_IMAGE_USAGE) << threads;
   EXPECT_EQ(qwen_image_options_set_precision(made, 3), QWEN_IMAGE_USAGE);
+  EXPECT_EQ(qwen_image_options_set_device(made, 4), QWEN_IMAGE_USAGE);
+  EXPECT_EQ(qwen_image_options_set_device(made, -1), QWEN_IMAGE_USAGE);
   EXPECT_EQ(qwen_image_options_set_part(made, 7, "x"), QWEN_IMAGE_USAGE);
   qwen_image_pipeline* opened = nullptr;
   EXPECT_EQ(qwen_image_pipeline_open(nullptr, made, &opened), QWEN_IMAGE_USAGE);

@@ -15,6 +15,7 @@ let hadPictures = false;
 let complaint = {};      // what the message is about: {about, node}
 
 const value = (id) => byId(id).value;
+const isWhole = (text) => Number.isInteger(Number(text)) && text.trim() !== "";
 const mode = () => byId("form").elements.mode.value;
 const margins = () => kMargins.map((side) => Math.max(0, Math.round(Number(value(`extend-${side}`))) || 0));
 const shape = () => byId("form").elements.shape?.value;
@@ -187,11 +188,11 @@ function problem() {
   if (pictures.all().length > images) return [`At most ${plural(images, "picture", "pictures")} can be edited at once.`, "files"];
   if (pictures.all().reduce((sum, { width, height }) => sum + width * height, 0) > inputPixels) return [`The pictures have more than ${Math.floor(inputPixels / 1e6)} megapixels together, which this server does not take. Smaller ones will do.`, "files"];
   if (pictures.all().reduce((sum, { data, mask: painted }) => sum + data.length + (painted?.data.length ?? 0), 50000) > bytes) return [`The files of the pictures are too large; together they may have ${Math.floor(bytes * 0.74 / 1e6)} MB.`, "files"];
-  if (!(Number(value("steps")) >= 1)) return ["At least one step is needed.", "steps"];
+  if (!isWhole(value("steps")) || Number(value("steps")) < 1) return ["Steps are a whole number, 1 at least.", "steps"];
   if (value("cfg") === "" || !(Number(value("cfg")) >= 0)) return ["The guidance is a number from 0 upwards; 1 switches it off.", "cfg"];
   const seed = value("seed").trim();
   if (seed && (!/^\d{1,20}$/.test(seed) || BigInt(seed) >= 2n ** 64n)) return ["The seed is a whole number from 0 to 18446744073709551615, or nothing.", "seed"];
-  if (!(Number(value("count")) >= 1)) return ["At least one picture must be drawn.", "count"];
+  if (!isWhole(value("count")) || Number(value("count")) < 1) return ["The number of pictures is a whole one, 1 at least.", "count"];
   return undefined;
 }
 
@@ -204,7 +205,7 @@ export function collect() {
   const wrong = problem();
   showMessage(...(wrong ?? [null]));
   if (wrong) return null;
-  const request = { prompt: value("prompt"), steps: Math.round(Number(value("steps"))), cfg: Number(value("cfg")), n: Math.round(Number(value("count"))), seed: value("seed").trim() || randomSeed() };
+  const request = { prompt: value("prompt"), steps: Number(value("steps")), cfg: Number(value("cfg")), n: Number(value("count")), seed: value("seed").trim() || randomSeed() };
   if (value("negative") !== info.defaults.negative_prompt.trim()) request.negative_prompt = value("negative");
   if (size()) [request.width, request.height] = size();
   const inputs = pictures.all();
