@@ -103,8 +103,9 @@ TEST(Tokenizer, GivesTheOfficialIdsFromGguf) {
 
 TEST(Tokenizer, RefusesAGgufFileWithAnotherTokenizer) {
   const fs::path file = fs::path(QWEN_IMAGE_SOURCE_DIR) / "tests/goldens/formats/transformer_q8_0.gguf";
-  EXPECT_THAT(MessageOf(ErrorKind::kBadInput, [&] { Tokenizer tokenizer(file); }),
-              AllOf(HasSubstr("transformer_q8_0.gguf: its tokenizer is \"\""), HasSubstr("as the tokenizer")));
+  EXPECT_THAT(
+      MessageOf(ErrorKind::kBadInput, [&] { Tokenizer tokenizer(file); }),
+      AllOf(HasSubstr("transformer_q8_0.gguf: its tokenizer is \"\""), HasSubstr("as the tokenizer")));
 }
 
 // Guards against the Unicode version of an installed library: see model/unicode.h.
