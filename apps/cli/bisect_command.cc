@@ -159,9 +159,11 @@ int RunBisect(BisectOptions options, const DebugOptions& debug, const CancelFlag
         options.repro.empty() ? run.parent_path() / (run.filename().string() + "-repro") : options.repro;
     const std::string artifacts = repro.has_parent_path() ? repro.parent_path().string() : ".";
     const std::string command = fmt::format(
-        "qwen-image --artifacts {} --debug={} --only {} --checkpoints '{}' --substitute '*' {} {}", artifacts,
-        repro.filename().string(), result.component, ReproOperation(result),
-        generate.edit ? "edit" : "generate", ModelArguments(FindModel(generate.files)));
+        "qwen-image --artifacts {} --debug={} --only {} --checkpoints '{}' --substitute '*' {} {}{}{}",
+        artifacts, repro.filename().string(), result.component, ReproOperation(result),
+        generate.edit ? "edit" : "generate", ModelArguments(FindModel(generate.files)),
+        generate.device.empty() ? "" : " --device " + generate.device,
+        generate.precision.empty() ? "" : " --precision " + generate.precision);
     WriteRepro(repro, reference, result, WeightsOf(pipeline, result.component, ReproOperation(result)),
                command);
     json["repro"] = {{"folder", repro.string()}, {"command", command}};

@@ -9,7 +9,7 @@ namespace {
 MlxWeightUse UseIn(const Pipeline::Impl& model) {
   const std::lock_guard lock(model.vision_encoder_mutex);
   const auto& vision_encoder = model.opened_vision_encoder;
-  return UseOfWeights(model.text_encoder, vision_encoder ? &*vision_encoder : nullptr, model.transformer,
+  return UseOfWeights(&model.text_encoder, vision_encoder ? &*vision_encoder : nullptr, &model.transformer,
                       model.precision);
 }
 

@@ -198,8 +198,6 @@ int main(int argc, char** argv) {
   qwen_image::OpenStandardStreams();
   std::signal(SIGINT, qwen_image::OnInterrupt);
   std::signal(SIGTERM, qwen_image::OnInterrupt);
-  // On newer GPUs MLX would round the inputs of fp32 products to 10 bits; "exact" would not be. A user may.
-  setenv("MLX_ENABLE_TF32", "0", 0);
   std::signal(SIGPIPE, SIG_IGN);         // a closed stdout must not lose the picture
   std::signal(SIGXFSZ, SIG_IGN);         // a file that may not grow is an error as others are
   qwen_image::InstallTruncationGuard();  // and so is a model that shrinks while it is in use

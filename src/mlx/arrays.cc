@@ -4,6 +4,11 @@
 
 namespace qwen_image::on_mlx {
 
+std::recursive_mutex& OneAtATime() {
+  static std::recursive_mutex mutex;
+  return mutex;
+}
+
 mx::Shape ShapeOf(const Shape& shape) {
   mx::Shape result;
   for (const int64_t size : shape) result.push_back(mx::safe_cast(size, "shape"));

@@ -4,6 +4,7 @@
 
 #include <mlx/mlx.h>
 
+#include <mutex>
 #include <string_view>
 
 #include "core/checkpoint.h"
@@ -31,9 +32,14 @@ Tensor ToHost(const array& x);
 // Shows `x` to the tap and takes back what the listener may have changed, in the type of `x`.
 void TapArray(const Tap& tap, std::string_view name, array& x);
 
+// MLX has one default device for the whole process, which pipelines on different devices must not change
+// under each other. Recursive: a callback may draw with another pipeline.
+std::recursive_mutex& OneAtATime();
+
 // Runs `work` on a device. What MLX throws becomes an Error.
 template <typename Work>
 auto RunOn(const mx::Device& device, Work&& work) {
+  const std::lock_guard lock(OneAtATime());
   try {
     const mx::StreamContext context(device);
     return work();

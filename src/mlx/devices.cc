@@ -4,6 +4,7 @@
 #include <mlx/mlx.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <memory>
 #include <optional>
 
@@ -56,8 +57,11 @@ DeviceInfo GpuInfo() {
           MemoryOf(gpu)};
 }
 
-// Once for the process: how much freed memory MLX may keep for later, and how much may be pinned.
+// For the whole process: how much freed memory MLX may keep for later, and how much may be pinned.
 void SetLimits(const mx::Device& device) {
+  // On newer GPUs MLX would round the inputs of fp32 products to 10 bits, and "exact" would not be. It looks
+  // when it first multiplies. Who sets the variable decides otherwise.
+  setenv("MLX_ENABLE_TF32", "0", 0);
   mx::set_cache_limit(static_cast<size_t>(2 * kGigabyte));
   const int64_t working_set = BytesOf(device, {"max_recommended_working_set_size"});
   if (device == mx::Device::gpu && working_set > 0) mx::set_wired_limit(static_cast<size_t>(working_set));
@@ -65,11 +69,13 @@ void SetLimits(const mx::Device& device) {
 
 on_mlx::Placement PlacementFor(const DeviceChoice& choice) {
   const mx::Device device = OnMlx(choice.device);
-  SetLimits(device);
-  const int64_t memory = MemoryOf(device);
-  return {.device = device,
-          .activations = choice.precision == Precision::kFast ? mx::bfloat16 : mx::float32,
-          .keep_weights = memory > 0 && choice.total_bytes < memory / 2};
+  return on_mlx::RunOn(device, [&] {
+    SetLimits(device);
+    const int64_t memory = MemoryOf(device);
+    return on_mlx::Placement{.device = device,
+                             .activations = choice.precision == Precision::kFast ? mx::bfloat16 : mx::float32,
+                             .keep_weights = memory > 0 && choice.total_bytes < memory / 2};
+  });
 }
 
 }  // namespace

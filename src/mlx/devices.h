@@ -43,7 +43,10 @@ struct DeviceChoice {
   // Of the weights of all components: what fits into the device's memory as a whole is copied once and kept;
   // else every stage's weights go after use.
   int64_t total_bytes = 0;
+  int64_t largest_stage_bytes = 0;
 };
+// Throws Error kOutOfMemory if the weights of a stage are more than the device's memory, where that is known.
+void CheckDeviceMemory(const DeviceChoice& choice);
 void PlaceOnDevice(TextEncoder& text_encoder, const DeviceChoice& choice);
 void PlaceOnDevice(VisionEncoder& vision_encoder, const DeviceChoice& choice);
 void PlaceOnDevice(Transformer& transformer, const DeviceChoice& choice);

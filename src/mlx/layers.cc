@@ -127,8 +127,8 @@ array Linear::operator()(const array& x) const {
                     : mx::matmul(x, mx::transpose(weight_));
   if (bias_) y = y + *bias_;
   for (const Update& update : updates_) {
-    const array hidden = mx::matmul(x, mx::transpose(update.down)) * array(update.factor, x.dtype());
-    y = y + mx::matmul(hidden, mx::transpose(update.up));
+    const array hidden = mx::matmul(x, mx::transpose(update.down)) * array(update.factor);
+    y = y + mx::matmul(mx::astype(hidden, x.dtype()), mx::transpose(update.up));
   }
   return mx::astype(y, x.dtype());
 }

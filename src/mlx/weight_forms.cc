@@ -74,6 +74,33 @@ void AddStream(const TransformerWeights::Stream& w, Counter& counter) {
     counter.Add(*layer);
 }
 
+void Count(const TextEncoderWeights& weights, Counter& counter) {
+  for (const TextEncoderWeights::Layer& w : weights.layers)
+    for (const Linear* layer : {&w.self_attn.q_proj, &w.self_attn.k_proj, &w.self_attn.v_proj,
+                                &w.self_attn.o_proj, &w.mlp.gate_proj, &w.mlp.up_proj, &w.mlp.down_proj})
+      counter.Add(*layer);
+}
+
+void Count(const VisionEncoderWeights& weights, Counter& counter) {
+  for (const VisionEncoderWeights::Block& w : weights.blocks) {
+    for (const Linear& layer : w.attn.qkv) counter.Add(layer);
+    for (const Linear* layer : {&w.attn.proj, &w.mlp.gate_proj, &w.mlp.up_proj, &w.mlp.down_proj})
+      counter.Add(*layer);
+  }
+  counter.Add(weights.merger.mlp_0);
+  counter.Add(weights.merger.mlp_2);
+}
+
+void Count(const TransformerWeights& w, Counter& counter) {
+  for (const TransformerWeights::Block& block : w.transformer_blocks) {
+    AddStream(block.img, counter);
+    AddStream(block.txt, counter);
+  }
+  for (const Linear* layer :
+       {&w.img_in, &w.txt_in, &w.time_linear_1, &w.time_linear_2, &w.norm_out_linear, &w.proj_out})
+    counter.AddExact(*layer);
+}
+
 std::string Described(const MlxWeightUse::Share& share, const char* what) {
   if (share.matrices == 0) return "";
   std::string formats;
@@ -99,30 +126,12 @@ MlxForm MlxFormOf(const WeightMatrix& w) {
   return {Kind::kRegrouped, integers.bits <= 4 ? 4 : 8, integers.group};
 }
 
-MlxWeightUse UseOfWeights(const TextEncoder& text_encoder, const VisionEncoder* vision_encoder,
-                          const Transformer& transformer, Precision precision) {
+MlxWeightUse UseOfWeights(const TextEncoder* text_encoder, const VisionEncoder* vision_encoder,
+                          const Transformer* transformer, Precision precision) {
   Counter counter(precision);
-  for (const TextEncoderWeights::Layer& w : text_encoder.weights().layers)
-    for (const Linear* layer : {&w.self_attn.q_proj, &w.self_attn.k_proj, &w.self_attn.v_proj,
-                                &w.self_attn.o_proj, &w.mlp.gate_proj, &w.mlp.up_proj, &w.mlp.down_proj})
-      counter.Add(*layer);
-  if (vision_encoder) {
-    for (const VisionEncoderWeights::Block& w : vision_encoder->weights().blocks) {
-      for (const Linear& layer : w.attn.qkv) counter.Add(layer);
-      for (const Linear* layer : {&w.attn.proj, &w.mlp.gate_proj, &w.mlp.up_proj, &w.mlp.down_proj})
-        counter.Add(*layer);
-    }
-    counter.Add(vision_encoder->weights().merger.mlp_0);
-    counter.Add(vision_encoder->weights().merger.mlp_2);
-  }
-  const TransformerWeights& w = transformer.weights();
-  for (const TransformerWeights::Block& block : w.transformer_blocks) {
-    AddStream(block.img, counter);
-    AddStream(block.txt, counter);
-  }
-  for (const Linear* layer :
-       {&w.img_in, &w.txt_in, &w.time_linear_1, &w.time_linear_2, &w.norm_out_linear, &w.proj_out})
-    counter.AddExact(*layer);
+  if (text_encoder) Count(text_encoder->weights(), counter);
+  if (vision_encoder) Count(vision_encoder->weights(), counter);
+  if (transformer) Count(transformer->weights(), counter);
   return counter.use();
 }
 

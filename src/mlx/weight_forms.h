@@ -31,10 +31,14 @@ struct MlxWeightUse {
     std::map<std::string, int64_t> formats;  // as files call them, with the number of matrices
   };
   Share as_in_file, regrouped, decoded;
+
+  int64_t device_bytes() const {
+    return as_in_file.device_bytes + regrouped.device_bytes + decoded.device_bytes;
+  }
 };
-// `vision_encoder` may be null. With fast precision activations, and what is decoded, have 16 bits.
-MlxWeightUse UseOfWeights(const TextEncoder& text_encoder, const VisionEncoder* vision_encoder,
-                          const Transformer& transformer, Precision precision);
+// Of those that are not null. With fast precision activations, and what is decoded, have 16 bits.
+MlxWeightUse UseOfWeights(const TextEncoder* text_encoder, const VisionEncoder* vision_encoder,
+                          const Transformer* transformer, Precision precision);
 
 // A sentence about what is not copied as it is; empty if everything is.
 std::string DescribeWeights(const MlxWeightUse& use);

@@ -84,6 +84,18 @@ Json LibraryRecord(const Pipeline::Impl& model, const GenerateRequest& request, 
   return record;
 }
 
+// Weights go after their stage; those of a run that was stopped or failed go with it.
+class ReleaseAtEnd {
+ public:
+  explicit ReleaseAtEnd(const Pipeline::Impl& model) : model_(model) {}
+  ~ReleaseAtEnd() { model_.ReleaseAllPages(); }
+  ReleaseAtEnd(const ReleaseAtEnd&) = delete;
+  ReleaseAtEnd& operator=(const ReleaseAtEnd&) = delete;
+
+ private:
+  const Pipeline::Impl& model_;
+};
+
 }  // namespace
 
 Picture Pipeline::Generate(const GenerateRequest& request, const GenerateHooks& hooks) const {
@@ -92,6 +104,7 @@ Picture Pipeline::Generate(const GenerateRequest& request, const GenerateHooks& 
   const Settings settings = model.Resolve(request);
   CheckCanBeWatched(request, hooks);
   const Turns::Turn turn(model.turns, hooks.cancel, hooks.on_wait);
+  const ReleaseAtEnd release(model);
   if (model.check_memory) CheckWorkspaceFits(model, request, settings);
   const CancelFlag never;
   Progress progress{

@@ -1,4 +1,7 @@
 // Loading a model and what can be asked of it.
+#include <algorithm>
+
+#include "mlx/weight_forms.h"
 #include "pipeline/memory_check.h"
 #include "pipeline/parts_fit.h"
 #include "pipeline/pipeline_impl.h"
@@ -41,18 +44,29 @@ Pipeline::Impl::Impl(const ModelParts& parts, const ModelFiles& files, const Pip
   if (edit.variant.name == "edit-2511") transformer.UseZeroCondT();
   UseLightning(transformer.loras().applied(), scheduler, defaults);
   const DeviceChoice choice = device_choice();
+  if (check_memory) CheckDeviceMemory(choice);
   PlaceOnDevice(text_encoder, choice);
   PlaceOnDevice(transformer, choice);
   PlaceOnDevice(vae, choice);
   // Opening reads small tensors here and there; the pages around them are not needed before their stage.
-  ReleaseEncoderPages();
-  transformer.ReleasePages();
-  vae.ReleasePages();
+  ReleaseAllPages();
 }
 
 DeviceChoice Pipeline::Impl::device_choice() const {
-  return {device, precision,
-          text_encoder.store().total_bytes() + transformer.total_bytes() + vae.store().total_bytes()};
+  DeviceChoice choice{device, precision};
+  if (device == Device::kCpu) return choice;
+  // On the device, where weights may be wider than in their files.
+  const int64_t encoder = UseOfWeights(&text_encoder, nullptr, nullptr, precision).device_bytes();
+  const int64_t denoiser = UseOfWeights(nullptr, nullptr, &transformer, precision).device_bytes();
+  choice.total_bytes = encoder + denoiser + vae.store().total_bytes();
+  choice.largest_stage_bytes = std::max({encoder, denoiser, vae.store().total_bytes()});
+  return choice;
+}
+
+void Pipeline::Impl::ReleaseAllPages() const {
+  ReleaseEncoderPages();
+  transformer.ReleasePages();
+  vae.ReleasePages();
 }
 
 const VisionEncoder& Pipeline::Impl::vision_encoder() const {

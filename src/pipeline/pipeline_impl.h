@@ -33,6 +33,7 @@ struct Pipeline::Impl {
   DeviceChoice device_choice() const;
   // Of the text encoder and the vision encoder, which work in the same stage.
   void ReleaseEncoderPages() const;
+  void ReleaseAllPages() const;
 
   std::string name;  // for records
   bool check_memory;

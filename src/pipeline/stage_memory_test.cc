@@ -56,5 +56,21 @@ TEST(StageMemory, WeightsAreMappedOnlyWhileTheirStageRuns) {
   }
 }
 
+TEST(StageMemory, AStoppedRunHoldsNothing) {
+  const Pipeline pipeline(QWEN_IMAGE_SOURCE_DIR "/models/tiny", {.threads = 1});
+  GenerateRequest request;
+  request.prompt = "x";
+  request.width = request.height = 32;
+  for (const auto stage :
+       {Progress::Stage::kEncodePrompt, Progress::Stage::kDenoise, Progress::Stage::kDecode}) {
+    const auto stop_within = [&](const Progress& p) {
+      if (p.stage == stage && p.fraction > 0) throw Error(ErrorKind::kInterrupted, "stopped");
+    };
+    EXPECT_THROW(pipeline.Generate(request, {.on_progress = stop_within}), Error);
+    for (const char* component : {"text_encoder", "transformer", "vae"})
+      EXPECT_EQ(ResidentKilobytes(component), 0) << component;
+  }
+}
+
 }  // namespace
 }  // namespace qwen_image
