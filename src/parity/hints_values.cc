@@ -90,7 +90,9 @@ bool TestFactorAndOffset(HintSearch& s) {
     return true;
   }
   const auto [slope, start] = sums.Line();
-  if (const auto fit = s.Test([&](int64_t i) { return slope * s.RefAt(i) + start; }, {.fitted = 2})) {
+  // Named again: older compilers capture no structured binding.
+  const auto line = [&, slope = slope, start = start](int64_t i) { return slope * s.RefAt(i) + start; };
+  if (const auto fit = s.Test(line, {.fitted = 2})) {
     s.Add("factor_and_offset", *fit,
           fmt::format("Every value is {:.6g} times the reference's {:+.6g}. Look at value ranges: a picture "
                       "in 0…1 or 0…255 instead of −1…1, or a normalisation that is missing.",
