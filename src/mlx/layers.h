@@ -2,6 +2,7 @@
 #pragma once
 
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -44,6 +45,22 @@ class Linear {
   int group_size_ = 0, bits_ = 0;
   std::optional<array> bias_;
   std::vector<Update> updates_;
+};
+
+// The layers of a stack on the device: each is copied when it is first asked for.
+template <typename Layer>
+class LazyLayers {
+ public:
+  template <typename Weights>
+  const Layer& Load(const std::vector<Weights>& weights, size_t index, const Placement& placement) {
+    layers_.resize(weights.size());
+    if (!layers_[index]) layers_[index] = std::make_unique<Layer>(weights[index], placement);
+    return *layers_[index];
+  }
+  void Clear() { layers_.clear(); }
+
+ private:
+  std::vector<std::unique_ptr<Layer>> layers_;
 };
 
 // A small vector of floats (a norm's weight) in the activations' type.

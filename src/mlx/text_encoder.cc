@@ -28,14 +28,8 @@ TextEncoder::~TextEncoder() = default;
 
 void TextEncoder::Release() const {
   if (placement_.keep_weights) return;
-  layers_.clear();
+  layers_.Clear();
   mx::clear_cache();
-}
-
-const TextEncoder::Layer& TextEncoder::LoadLayer(size_t index) const {
-  layers_.resize(host_.weights().layers.size());
-  if (!layers_[index]) layers_[index] = std::make_unique<Layer>(host_.weights().layers[index], placement_);
-  return *layers_[index];
 }
 
 array TextEncoder::RunSelfAttention(const Layer& w, const array& x, const Rope& rope, const Tap& tap) const {
@@ -92,7 +86,8 @@ Tensor TextEncoder::RunLayers(const Tensor& inputs_embeds, const qwen_image::Tex
     for (size_t i = 0; i < layers; ++i) {
       compute.Continue(i, layers);
       const auto index = static_cast<int64_t>(i);
-      RunLayer(LoadLayer(i), hidden_states, rope, tap.Under("layers.", index, "."));
+      const Layer& layer = layers_.Load(host_.weights().layers, i, placement_);
+      RunLayer(layer, hidden_states, rope, tap.Under("layers.", index, "."));
       TapArray(tap.Under("layers.", index, ""), "", hidden_states);
       hidden_states.eval();
     }

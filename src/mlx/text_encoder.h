@@ -24,7 +24,6 @@ class TextEncoder : public qwen_image::TextEncoder::Twin {
     array cos, sin;  // [tokens, head_dim / 2]
   };
 
-  const Layer& LoadLayer(size_t index) const;
   array RunSelfAttention(const Layer& w, const array& x, const Rope& rope, const Tap& tap) const;
   array RunMlp(const Layer& w, const array& x, const Tap& tap) const;
   void RunLayer(const Layer& w, array& hidden_states, const Rope& rope, const Tap& tap) const;
@@ -32,7 +31,7 @@ class TextEncoder : public qwen_image::TextEncoder::Twin {
   const qwen_image::TextEncoder& host_;
   const TextEncoderConfig& config_;
   const Placement placement_;
-  mutable std::vector<std::unique_ptr<Layer>> layers_;  // each from its first use on; gone after Release()
+  mutable LazyLayers<Layer> layers_;  // gone after Release()
 };
 
 }  // namespace qwen_image::on_mlx

@@ -24,16 +24,10 @@ void Transformer::Release() const {
   mx::clear_cache();
 }
 
-const Transformer::Weights& Transformer::LoadWeights() const {
+Transformer::Weights& Transformer::LoadWeights() const {
   // The layers at both ends compute in float32: they are small, and everything passes through them.
   if (!weights_) weights_ = std::make_unique<Weights>(host_.weights(), Placement{placement_.device});
   return *weights_;
-}
-
-const Transformer::Block& Transformer::LoadBlock(size_t index) const {
-  std::optional<Block>& block = weights_->transformer_blocks[index];
-  if (!block) block.emplace(host_.weights().transformer_blocks[index], placement_);
-  return *block;
 }
 
 // [1, inner_dim]; with zero_cond_t [2, inner_dim]: the second row is for t = 0, which references have.
@@ -101,15 +95,16 @@ std::vector<Tensor> Transformer::PredictVelocities(const Tensor& latents,
                                                    float timestep, std::span<const TokenGrid> pictures,
                                                    const Compute& compute) const {
   return RunOn(placement_.device, [&] {
-    const Weights& w = LoadWeights();
+    Weights& w = LoadWeights();
     std::vector<Sequence> sequences;
     for (const auto& prompt : prompts)
       sequences.push_back(Embed(latents, prompt, timestep, pictures, compute.pool));
 
-    const size_t blocks = w.transformer_blocks.size();
+    const auto& host_blocks = host_.weights().transformer_blocks;
+    const size_t blocks = host_blocks.size();
     for (size_t i = 0; i < blocks; ++i) {
       compute.Continue(i, blocks);
-      const Block& block = LoadBlock(i);
+      const Block& block = w.transformer_blocks.Load(host_blocks, i, placement_);
       std::vector<array> done;
       for (Sequence& sequence : sequences) {
         const Tap tap = sequence.tap.Under("transformer_blocks.", static_cast<int64_t>(i), "");

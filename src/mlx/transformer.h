@@ -52,8 +52,7 @@ class Transformer : public qwen_image::Transformer::Twin {
     array q, k, v;  // [1, tokens, heads, head_dim]
   };
 
-  const Weights& LoadWeights() const;
-  const Block& LoadBlock(size_t index) const;
+  Weights& LoadWeights() const;
   array EmbedTimestep(float timestep, const Tap& tap) const;
   Sequence Embed(const Tensor& latents, const qwen_image::Transformer::Prompt& prompt, float timestep,
                  std::span<const TokenGrid> pictures, ThreadPool& pool) const;

@@ -53,12 +53,11 @@ struct Transformer::Weights {
         time_linear_2(w.time_linear_2, placement),
         norm_out_linear(w.norm_out_linear, placement),
         proj_out(w.proj_out, placement),
-        txt_norm(ToDevice(w.txt_norm)),
-        transformer_blocks(w.transformer_blocks.size()) {}
+        txt_norm(ToDevice(w.txt_norm)) {}
 
   Linear img_in, txt_in, time_linear_1, time_linear_2, norm_out_linear, proj_out;
   array txt_norm;
-  std::vector<std::optional<Block>> transformer_blocks;  // each from its first use on
+  LazyLayers<Block> transformer_blocks;
 };
 
 }  // namespace qwen_image::on_mlx

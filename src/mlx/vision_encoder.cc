@@ -55,15 +55,9 @@ VisionEncoder::~VisionEncoder() = default;
 
 void VisionEncoder::Release() const {
   if (placement_.keep_weights) return;
-  blocks_.clear();
+  blocks_.Clear();
   merger_.reset();
   mx::clear_cache();
-}
-
-const VisionEncoder::Block& VisionEncoder::LoadBlock(size_t index) const {
-  blocks_.resize(host_.weights().blocks.size());
-  if (!blocks_[index]) blocks_[index] = std::make_unique<Block>(host_.weights().blocks[index], placement_);
-  return *blocks_[index];
 }
 
 array VisionEncoder::RunAttention(const Block& w, const array& x, const Layout& layout,
@@ -144,7 +138,8 @@ Tensor VisionEncoder::Encode(const Tensor& pixel_values, const qwen_image::Visio
     for (size_t i = 0; i < blocks; ++i) {
       compute.Continue(i, blocks);
       const auto index = static_cast<int64_t>(i);
-      RunBlock(LoadBlock(i), hidden_states, layout, visual.Under("blocks.", index, "."));
+      const Block& block = blocks_.Load(host_.weights().blocks, i, placement_);
+      RunBlock(block, hidden_states, layout, visual.Under("blocks.", index, "."));
       TapArray(visual.Under("blocks.", index, ""), "", hidden_states);
       hidden_states.eval();
     }

@@ -26,7 +26,6 @@ class VisionEncoder : public qwen_image::VisionEncoder::Twin {
     array cos, sin;                                // [patches, head_dim / 2]
   };
 
-  const Block& LoadBlock(size_t index) const;
   array RunAttention(const Block& w, const array& x, const Layout& layout, const Tap& tap) const;
   array RunMlp(const Block& w, const array& x, const Tap& tap) const;
   void RunBlock(const Block& w, array& hidden_states, const Layout& layout, const Tap& tap) const;
@@ -35,7 +34,7 @@ class VisionEncoder : public qwen_image::VisionEncoder::Twin {
   const qwen_image::VisionEncoder& host_;
   const VisionEncoderConfig& config_;
   const Placement placement_;
-  mutable std::vector<std::unique_ptr<Block>> blocks_;  // each from its first use on; gone after Release()
+  mutable LazyLayers<Block> blocks_;  // gone after Release(), as the merger
   mutable std::unique_ptr<Merger> merger_;
 };
 
