@@ -9,7 +9,7 @@
 
 #include "core/tensor.h"
 #include "core/threads.h"
-#include "model/vae.h"
+#include "families/qwen_image/vae.h"
 #include "weights/weight_store.h"
 
 namespace qwen_image {

@@ -1,10 +1,10 @@
 # engine_sources(<root> <variable>): the sources that decide which numbers a run computes.
 function(engine_sources ROOT RESULT)
   set(PATTERNS)
-  foreach(FOLDER core kernels model pipeline weights)
+  foreach(FOLDER core families kernels mlx model pipeline weights)
     list(APPEND PATTERNS ${ROOT}/src/${FOLDER}/*.cc ${ROOT}/src/${FOLDER}/*.h)
   endforeach()
-  file(GLOB FILES ${PATTERNS})
+  file(GLOB_RECURSE FILES ${PATTERNS})
   list(FILTER FILES EXCLUDE REGEX "_test(ing)?\\.(cc|h)$")
   set(${RESULT} ${FILES} PARENT_SCOPE)
 endfunction()

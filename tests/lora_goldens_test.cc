@@ -9,9 +9,9 @@
 #include <filesystem>
 
 #include "core/checkpoint.h"
+#include "families/qwen_image/transformer.h"
 #include "files/json.h"
 #include "files/safetensors.h"
-#include "model/transformer.h"
 #include "qwen_image/cancel.h"
 #include "qwen_image/qwen_image.h"
 #include "weights/inspect/testing.h"

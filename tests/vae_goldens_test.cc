@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <filesystem>
 
-#include "model/vae.h"
+#include "families/qwen_image/vae.h"
 #include "parity/compare.h"
 #include "parity/report.h"
 #include "parity/run_recorder.h"

@@ -7,10 +7,10 @@
 #include <string_view>
 #include <vector>
 
-#include "model/text_encoder.h"
-#include "model/transformer.h"
-#include "model/vae.h"
-#include "model/vision_encoder.h"
+#include "families/qwen_image/text_encoder.h"
+#include "families/qwen_image/transformer.h"
+#include "families/qwen_image/vae.h"
+#include "families/qwen_image/vision_encoder.h"
 #include "qwen_image/qwen_image.h"
 
 namespace qwen_image {

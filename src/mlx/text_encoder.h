@@ -3,8 +3,8 @@
 
 #include <memory>
 
+#include "families/qwen_image/text_encoder.h"
 #include "mlx/layers.h"
-#include "model/text_encoder.h"
 
 namespace qwen_image::on_mlx {
 

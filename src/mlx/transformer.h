@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
+#include "families/qwen_image/transformer.h"
 #include "mlx/layers.h"
-#include "model/transformer.h"
 
 namespace qwen_image::on_mlx {
 

@@ -1,11 +1,11 @@
 // The text encoder, the vision encoder and the VAE on MLX against the host's.
 #include <gmock/gmock.h>
 
+#include "families/qwen_image/vision_testing.h"
 #include "mlx/text_encoder.h"
 #include "mlx/twins_testing.h"
 #include "mlx/vae.h"
 #include "mlx/vision_encoder.h"
-#include "model/vision_testing.h"
 
 namespace qwen_image {
 namespace {

@@ -4,8 +4,8 @@
 
 #include <memory>
 
+#include "families/qwen_image/vae.h"
 #include "mlx/layers.h"
-#include "model/vae.h"
 
 namespace qwen_image::on_mlx {
 

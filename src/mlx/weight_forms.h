@@ -6,10 +6,10 @@
 #include <map>
 #include <string>
 
+#include "families/qwen_image/text_encoder.h"
+#include "families/qwen_image/transformer.h"
+#include "families/qwen_image/vision_encoder.h"
 #include "kernels/weight_matrix.h"
-#include "model/text_encoder.h"
-#include "model/transformer.h"
-#include "model/vision_encoder.h"
 #include "qwen_image/qwen_image.h"
 
 namespace qwen_image {

@@ -6,10 +6,10 @@
 #include <vector>
 
 #include "core/fail.h"
+#include "families/qwen_image/latents.h"
 #include "files/json.h"
 #include "kernels/resize.h"
 #include "kernels/tasks.h"
-#include "model/latents.h"
 #include "weights/config_reader.h"
 
 namespace qwen_image {

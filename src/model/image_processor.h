@@ -8,7 +8,7 @@
 
 #include "core/tensor.h"
 #include "core/threads.h"
-#include "model/transformer.h"
+#include "model/token_grid.h"
 #include "qwen_image/image.h"
 
 namespace qwen_image {

@@ -1,9 +1,9 @@
 #include "pipeline/component_run.h"
 
 #include "core/fail.h"
+#include "families/qwen_image/latents.h"
+#include "families/qwen_image/prompt.h"
 #include "files/text.h"
-#include "model/latents.h"
-#include "model/prompt.h"
 #include "pipeline/stages.h"
 
 namespace qwen_image {

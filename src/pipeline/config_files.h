@@ -3,12 +3,12 @@
 
 #include <string>
 
+#include "families/qwen_image/text_encoder.h"
+#include "families/qwen_image/transformer.h"
+#include "families/qwen_image/vae.h"
+#include "families/qwen_image/vision_encoder.h"
 #include "files/json.h"
 #include "model/scheduler.h"
-#include "model/text_encoder.h"
-#include "model/transformer.h"
-#include "model/vae.h"
-#include "model/vision_encoder.h"
 
 namespace qwen_image {
 

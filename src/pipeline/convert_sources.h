@@ -6,10 +6,10 @@
 #include <variant>
 #include <vector>
 
+#include "families/qwen_image/text_encoder.h"
+#include "families/qwen_image/transformer.h"
+#include "families/qwen_image/vae.h"
 #include "files/json.h"
-#include "model/text_encoder.h"
-#include "model/transformer.h"
-#include "model/vae.h"
 #include "weights/component.h"
 #include "weights/convert/conversion_plan.h"
 #include "weights/model_parts.h"

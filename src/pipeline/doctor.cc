@@ -5,7 +5,7 @@
 #include <memory>
 
 #include "core/fail.h"
-#include "model/prompt.h"
+#include "families/qwen_image/prompt.h"
 #include "pipeline/doctor_estimate.h"
 #include "pipeline/memory_check.h"
 #include "pipeline/parts_fit.h"

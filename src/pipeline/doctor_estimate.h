@@ -3,7 +3,7 @@
 #pragma once
 
 #include "core/threads.h"
-#include "model/transformer.h"
+#include "families/qwen_image/transformer.h"
 
 namespace qwen_image {
 

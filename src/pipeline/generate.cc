@@ -6,8 +6,8 @@
 #include <optional>
 
 #include "core/fail.h"
+#include "families/qwen_image/latents.h"
 #include "kernels/resize.h"
-#include "model/latents.h"
 #include "pipeline/alignment.h"
 #include "pipeline/drawn_record.h"
 #include "pipeline/memory_check.h"

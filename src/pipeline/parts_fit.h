@@ -3,10 +3,10 @@
 
 #include <filesystem>
 
-#include "model/text_encoder.h"
-#include "model/transformer.h"
-#include "model/vae.h"
-#include "model/vision_encoder.h"
+#include "families/qwen_image/text_encoder.h"
+#include "families/qwen_image/transformer.h"
+#include "families/qwen_image/vae.h"
+#include "families/qwen_image/vision_encoder.h"
 
 namespace qwen_image {
 

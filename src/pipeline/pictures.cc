@@ -4,10 +4,10 @@
 
 #include <algorithm>
 
+#include "families/qwen_image/latents.h"
 #include "files/digest.h"
 #include "kernels/resize.h"
 #include "model/image_processor.h"
-#include "model/latents.h"
 #include "pipeline/memory_check.h"
 
 namespace qwen_image {

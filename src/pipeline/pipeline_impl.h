@@ -6,14 +6,14 @@
 #include <optional>
 
 #include "core/threads.h"
+#include "families/qwen_image/text_encoder.h"
+#include "families/qwen_image/transformer.h"
+#include "families/qwen_image/vae.h"
+#include "families/qwen_image/vision_encoder.h"
 #include "mlx/devices.h"
 #include "model/image_processor.h"
 #include "model/scheduler.h"
-#include "model/text_encoder.h"
 #include "model/tokenizer.h"
-#include "model/transformer.h"
-#include "model/vae.h"
-#include "model/vision_encoder.h"
 #include "pipeline/prompt_cache.h"
 #include "pipeline/settings.h"
 #include "pipeline/turn.h"

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "model/latents.h"
+#include "families/qwen_image/latents.h"
 #include "pipeline/stages.h"
 
 namespace qwen_image {

@@ -3,11 +3,11 @@
 #include <charconv>
 
 #include "core/fail.h"
+#include "families/qwen_image/prompt.h"
 #include "files/digest.h"
 #include "files/folder.h"
 #include "files/json.h"
 #include "files/output_file.h"
-#include "model/prompt.h"
 #include "pipeline/identity.h"
 #include "pipeline/kept_tensors.h"
 #include "pipeline/memory_check.h"

@@ -5,7 +5,7 @@
 
 #include "core/fail.h"
 #include "core/tensor.h"
-#include "model/prompt.h"
+#include "families/qwen_image/prompt.h"
 #include "pipeline/source.h"
 
 namespace qwen_image {

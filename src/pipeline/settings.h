@@ -1,9 +1,9 @@
 // A request with every default filled in and every value checked.
 #pragma once
 
-#include "model/prompt.h"
+#include "families/qwen_image/prompt.h"
+#include "families/qwen_image/transformer.h"
 #include "model/scheduler.h"
-#include "model/transformer.h"
 #include "pipeline/edit_sizes.h"
 #include "qwen_image/qwen_image.h"
 #include "weights/model_defaults.h"

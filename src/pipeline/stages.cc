@@ -6,8 +6,8 @@
 #include <limits>
 
 #include "core/fail.h"
-#include "model/guidance.h"
-#include "model/latents.h"
+#include "families/qwen_image/guidance.h"
+#include "families/qwen_image/latents.h"
 #include "pipeline/identity.h"
 #include "pipeline/memory_check.h"
 #include "weights/nonfinite.h"

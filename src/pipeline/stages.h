@@ -4,7 +4,7 @@
 #pragma once
 
 #include "core/rng.h"
-#include "model/prompt.h"
+#include "families/qwen_image/prompt.h"
 #include "pipeline/pictures.h"
 #include "pipeline/run.h"
 

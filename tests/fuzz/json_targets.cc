@@ -3,12 +3,12 @@
 #include <string>
 #include <vector>
 
+#include "families/qwen_image/text_encoder.h"
+#include "families/qwen_image/transformer.h"
+#include "families/qwen_image/vae.h"
+#include "families/qwen_image/vision_encoder.h"
 #include "inputs.h"
-#include "model/text_encoder.h"
 #include "model/tokenizer.h"
-#include "model/transformer.h"
-#include "model/vae.h"
-#include "model/vision_encoder.h"
 #include "targets.h"
 #include "weights/foreign_names.h"
 #include "weights/recognize.h"

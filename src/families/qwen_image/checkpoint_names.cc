@@ -1,0 +1,7 @@
+#include "families/qwen_image/vocabulary.h"
+
+namespace qwen_image {
+
+const CheckpointNames kQwenImageCheckpointNames = {};
+
+}  // namespace qwen_image

@@ -1,0 +1,23 @@
+// What a family of models calls its parts, as plain data: loaders, tools and reports that serve every family
+// ask here instead of spelling names. The library of these files knows nothing of arithmetic, so that the
+// reader of weights and the comparison of runs can use it.
+#pragma once
+
+#include <span>
+#include <string_view>
+
+namespace qwen_image {
+
+struct WeightNames;      // families/weight_names.h
+struct CheckpointNames;  // families/checkpoint_names.h
+
+struct Vocabulary {
+  std::string_view name;  // of the family: "qwen-image"
+  const WeightNames* weights = nullptr;
+  const CheckpointNames* checkpoints = nullptr;
+};
+
+// All families that this program knows.
+std::span<const Vocabulary* const> Vocabularies();
+
+}  // namespace qwen_image
