@@ -103,7 +103,7 @@ void BM_MatMul(benchmark::State& state, int64_t rows, int64_t depth, int64_t col
   Tensor y({rows, cols});
   const double bytes = static_cast<double>(cols * depth * size);
   Measure(state, 2.0 * static_cast<double>(rows * depth * cols), rows < 64 ? bytes : 0, threads,
-          [&] { MatMul(x.data(), rows, w, bias.data(), y.data(), Pool(threads)); });
+          [&] { MatMul(ViewOf(x), w, bias.data(), ViewOf(y), Pool(threads)); });
 }
 
 // Weights as MLX quantizes them, in groups of 64; the quantization of the activations is part of it.
@@ -129,21 +129,20 @@ void BM_Int8MatMul(benchmark::State& state, int64_t rows, int64_t depth, int64_t
     quantized.Quantize(
         rows, depth, kGroup, Int8Fineness::kWhereNeeded,
         [&](int64_t row, float*) { return x.data() + row * depth; }, Pool(threads));
-    const Int8Product product = {.x = &quantized, .w = &w, .bias = bias.data(), .y = y.data()};
+    const Int8Product product = {.x = &quantized, .w = &w, .bias = bias.data(), .y = ViewOf(y)};
     Int8MatMul({&product, 1}, Pool(threads));
   });
 }
 
 void BM_Attention(benchmark::State& state, int64_t heads, int64_t head_dim, int64_t tokens, int threads) {
-  const AttentionShape shape{tokens,           tokens,           heads, heads, head_dim,
-                             heads * head_dim, heads * head_dim, false};
-  const Tensor q = Random({tokens, heads, head_dim});
-  const Tensor k = Random({tokens, heads, head_dim});
-  const Tensor v = Random({tokens, heads, head_dim});
-  Tensor out({tokens, heads, head_dim});
+  const AttentionShape shape{heads, heads, head_dim};
+  const Tensor q = Random({tokens, heads * head_dim});
+  const Tensor k = Random({tokens, heads * head_dim});
+  const Tensor v = Random({tokens, heads * head_dim});
+  Tensor out({tokens, heads * head_dim});
   const double flops = 4.0 * static_cast<double>(heads * head_dim * tokens) * static_cast<double>(tokens);
   Measure(state, flops, 0, threads,
-          [&] { Attention(q.data(), k.data(), v.data(), shape, out.data(), Pool(threads)); });
+          [&] { Attention(ViewOf(q), ViewOf(k), ViewOf(v), shape, ViewOf(out), Pool(threads)); });
 }
 
 void BM_Conv2d(benchmark::State& state, int64_t side, int64_t in, int64_t out, int64_t kernel, int threads) {
@@ -189,7 +188,7 @@ void BM_RowWise(benchmark::State& state, int64_t rows, int64_t cols, F run) {
   const Tensor a = Random({cols});
   const Tensor b = Random({cols});
   Tensor y({rows, cols});
-  for (auto _ : state) run(x.data(), rows, cols, a.data(), b.data(), y.data(), Pool(DefaultThreadCount()));
+  for (auto _ : state) run(ViewOf(x), a.data(), b.data(), ViewOf(y), Pool(DefaultThreadCount()));
   const double bytes = 8.0 * static_cast<double>(rows * cols * state.iterations());
   state.counters["GB/s"] = benchmark::Counter(bytes * 1e-9, benchmark::Counter::kIsRate);
 }
@@ -197,15 +196,16 @@ void BM_RowWise(benchmark::State& state, int64_t rows, int64_t cols, F run) {
 // RmsNorm and RopeInterleaved, in place; fused, or one after the other.
 void BM_RmsNormRope(benchmark::State& state, bool fused) {
   constexpr int64_t kTokens = 1047, kHeads = 24, kDim = 128;
-  Tensor x = Random({kTokens, kHeads, kDim});
+  Tensor x = Random({kTokens, kHeads * kDim});
   const Tensor weight = Random({kDim}), cos = Random({kTokens, kDim / 2}), sin = Random({kTokens, kDim / 2});
+  const RopeAngles angles = {cos.data(), sin.data(), kDim};
   ThreadPool& pool = Pool(DefaultThreadCount());
   for (auto _ : state) {
     if (fused) {
-      RmsNormRope(x.data(), kTokens, kHeads, kDim, weight.data(), 1e-6f, cos.data(), sin.data(), pool);
+      RmsNormRope(ViewOf(x), weight.data(), 1e-6f, angles, pool);
     } else {
-      RmsNorm(x.data(), kTokens * kHeads, kDim, weight.data(), 1e-6f, x.data(), pool);
-      RopeInterleaved(x.data(), kTokens, kHeads, kDim, cos.data(), sin.data(), pool);
+      RmsNormHeads(ViewOf(x), weight.data(), kDim, 1e-6f, pool);
+      RopeInterleaved(ViewOf(x), angles, pool);
     }
   }
   const double bytes = 8.0 * static_cast<double>(x.size() * state.iterations());
@@ -285,20 +285,21 @@ void RegisterAll() {
   const auto row_wise = [&](const std::string& name, auto run) {
     Register(name + on_all, [=](benchmark::State& state) { BM_RowWise(state, 1047, 3072, run); });
   };
-  row_wise("LayerNorm 1047x3072",
-           [](const float* x, int64_t rows, int64_t cols, const float*, const float*, float* y,
-              ThreadPool& pool) { LayerNorm(x, rows, cols, 1e-6f, y, pool); });
-  row_wise("Modulate 1047x3072",
-           [](const float* x, int64_t rows, int64_t cols, const float* a, const float* b, float* y,
-              ThreadPool& pool) { Modulate(x, rows, cols, a, b, y, pool); });
+  row_wise("LayerNorm 1047x3072", [](ConstView x, const float*, const float*, View y, ThreadPool& pool) {
+    LayerNorm(x, 1e-6f, y, pool);
+  });
+  row_wise("Modulate 1047x3072", [](ConstView x, const float* a, const float* b, View y, ThreadPool& pool) {
+    Modulate(x, a, b, y, pool);
+  });
   row_wise("LayerNormModulate 1047x3072",
-           [](const float* x, int64_t rows, int64_t cols, const float* a, const float* b, float* y,
-              ThreadPool& pool) { LayerNormModulate(x, rows, cols, 1e-6f, a, b, y, pool); });
-  row_wise("GeluTanh 1047x3072", [](const float* x, int64_t rows, int64_t cols, const float*, const float*,
-                                    float* y, ThreadPool& pool) { GeluTanh(x, rows * cols, y, pool); });
-  row_wise("RmsNorm 25128x128",
-           [](const float* x, int64_t rows, int64_t cols, const float* a, const float*, float* y,
-              ThreadPool& pool) { RmsNorm(x, rows * cols / 128, 128, a, 1e-6f, y, pool); });
+           [](ConstView x, const float* a, const float* b, View y, ThreadPool& pool) {
+             LayerNormModulate(x, 1e-6f, a, b, y, pool);
+           });
+  row_wise("GeluTanh 1047x3072",
+           [](ConstView x, const float*, const float*, View y, ThreadPool& pool) { GeluTanh(x, y, pool); });
+  row_wise("RmsNorm 25128x128", [](ConstView x, const float* a, const float*, View y, ThreadPool& pool) {
+    RmsNorm({x.data, x.size() / 128, 128}, a, 1e-6f, {y.data, y.size() / 128, 128}, pool);
+  });
   Register("RmsNorm, RopeInterleaved 1047x24x128" + on_all, BM_RmsNormRope, false);
   Register("RmsNormRope 1047x24x128" + on_all, BM_RmsNormRope, true);
   Register("ParallelFor of empty tasks" + on_all, BM_EmptyTasks);

@@ -21,9 +21,9 @@ namespace qwen_image {
 //   keys:   [keys / tile][head_dim][tile]  panels of keys, transposed
 //   values: [dim_cols / tile][keys][tile]  panels of a few dimensions
 struct PackedKeys {
-  explicit PackedKeys(const AttentionShape& shape)
-      : keys(shape.keys),
-        key_cols(RoundUp(shape.keys, kWidestTile)),
+  PackedKeys(int64_t all_keys, const AttentionShape& shape)
+      : keys(all_keys),
+        key_cols(RoundUp(keys, kWidestTile)),
         dim_cols(RoundUp(shape.head_dim, kWidestTile)),
         half(shape.kv_heads * key_cols * dim_cols),
         memory(2 * half),
@@ -50,11 +50,12 @@ struct PackedKeys {
 
 // One task: some queries of one head against all keys.
 struct AttentionTask {
-  const float* q;  // first query of the task, its head
-  float* out;      // the same
+  ConstView q;  // [the task's queries, head_dim]
+  View out;     // the same
   int64_t kv_head;
-  int64_t queries;
   int64_t first_query;  // its position, for the causal mask
+
+  int64_t queries() const { return q.rows; }
 };
 
 }  // namespace qwen_image
@@ -81,7 +82,7 @@ struct AttentionBuffers {
 
   AttentionBuffers(const AttentionTask& task, const AttentionShape& shape, int64_t packed_dim_cols)
       : depth_blocks(CeilDiv(shape.head_dim, kDepthBlock)), dim_cols(packed_dim_cols) {
-    const int64_t rows = RoundUp(task.queries, 16);
+    const int64_t rows = RoundUp(task.queries(), 16);
     const int64_t sizes[] = {depth_blocks * rows * kDepthBlock,
                              kQueryBlock * kDepthBlock,
                              rows * dim_cols,
@@ -105,32 +106,30 @@ HWY_INLINE int64_t DepthOf(const AttentionShape& shape, int64_t block) {
 
 void PackQueries(const AttentionTask& task, const AttentionShape& shape, const AttentionBuffers& b) {
   for (int64_t block = 0; block < b.depth_blocks; ++block) {
-    for (int64_t i = 0; i < task.queries; ++i) {
-      std::memcpy(b.queries + (block * task.queries + i) * kDepthBlock,
-                  task.q + i * shape.q_stride + block * kDepthBlock,
+    for (int64_t i = 0; i < task.queries(); ++i) {
+      std::memcpy(b.queries + (block * task.queries() + i) * kDepthBlock, task.q.row(i) + block * kDepthBlock,
                   static_cast<size_t>(DepthOf(shape, block)) * sizeof(float));
     }
   }
-  std::fill_n(b.sums, task.queries * b.dim_cols, 0.0f);
-  std::fill_n(b.total, task.queries, 0.0f);
-  std::fill_n(b.largest, task.queries, -std::numeric_limits<float>::infinity());
+  std::fill_n(b.sums, task.queries() * b.dim_cols, 0.0f);
+  std::fill_n(b.total, task.queries(), 0.0f);
+  std::fill_n(b.largest, task.queries(), -std::numeric_limits<float>::infinity());
 }
 
-// One block of one head. `k` and `v` are the head's first ones.
-void PackKeysAndValues(const float* k, const float* v, const AttentionShape& shape, int64_t kv_head,
+// One block of one head.
+void PackKeysAndValues(ConstView all_k, ConstView all_v, const AttentionShape& shape, int64_t kv_head,
                        int64_t block, const PackedKeys& packed) {
-  const int64_t keys = packed.KeysIn(block);
-  k += block * packed.block * shape.kv_stride;
-  v += block * packed.block * shape.kv_stride;
+  const int64_t first = block * packed.block, keys = packed.KeysIn(block);
+  const ConstView k = all_k.Rows(first, keys).Cols(kv_head * shape.head_dim, shape.head_dim);
+  const ConstView v = all_v.Rows(first, keys).Cols(kv_head * shape.head_dim, shape.head_dim);
   float* const to_keys = packed.KeysAt(kv_head, block);
   for (int64_t j = 0; j < keys; j += kTileCols) {
-    PackPanel(k + j * shape.kv_stride, DType::kF32, shape.kv_stride, std::min(kTileCols, keys - j),
-              shape.head_dim, kTileCols * shape.kv_stride * static_cast<int64_t>(sizeof(float)),
-              to_keys + j * shape.head_dim);
+    PackPanel(k.row(j), DType::kF32, k.stride, std::min(kTileCols, keys - j), shape.head_dim,
+              kTileCols * k.stride * static_cast<int64_t>(sizeof(float)), to_keys + j * shape.head_dim);
   }
   const F32 d;
   for (int64_t j = 0; j < keys; ++j) {
-    const float* from = v + j * shape.kv_stride;
+    const float* from = v.row(j);
     float* to = packed.ValuesAt(kv_head, block) + j * kTileCols;
     int64_t c = 0;
     for (; c + kTileCols <= shape.head_dim; c += kTileCols, to += keys * kTileCols) {
@@ -253,8 +252,9 @@ void RunAttentionTask(const AttentionTask& task, const AttentionShape& shape, co
   const AttentionBuffers b(task, shape, packed.dim_cols);
   constexpr double kLog2E = 1.4426950408889634;
   const float scale = static_cast<float>(kLog2E / std::sqrt(static_cast<double>(shape.head_dim)));
-  const int64_t all_keys = shape.causal ? std::min(shape.keys, task.first_query + task.queries) : shape.keys;
-  const int64_t tiles = CeilDiv(task.queries, kTileRows);
+  const int64_t all_keys =
+      shape.causal ? std::min(packed.keys, task.first_query + task.queries()) : packed.keys;
+  const int64_t tiles = CeilDiv(task.queries(), kTileRows);
   PackQueries(task, shape, b);
   for (int64_t block = 0; block * packed.block < all_keys; ++block) {
     const int64_t keys = std::min(packed.KeysIn(block), all_keys - block * packed.block);
@@ -266,20 +266,20 @@ void RunAttentionTask(const AttentionTask& task, const AttentionShape& shape, co
       next_keys = FetchAhead(packed.KeysAt(task.kv_head, block + 1), packed.FloatsIn(block + 1),
                              tiles * CeilDiv(shape.head_dim, kTileCols));
     }
-    for (int64_t i = 0; i < task.queries; i += kQueryBlock) {
-      const AttentionStep step{i,      std::min(kQueryBlock, task.queries - i),
+    for (int64_t i = 0; i < task.queries(); i += kQueryBlock) {
+      const AttentionStep step{i,      std::min(kQueryBlock, task.queries() - i),
                                keys,   packed.KeysAt(task.kv_head, block),
                                values, packed.KeysIn(block)};
       const int64_t first_visible = shape.causal ? task.first_query + i + 1 - block * packed.block : keys;
       if (first_visible + step.queries - 1 <= 0) continue;
-      Logits(step, task.queries, shape, b, next_values);
+      Logits(step, task.queries(), shape, b, next_values);
       Softmax(step, first_visible, scale, b);
       AddValues(step, shape, b, next_keys);
     }
   }
-  for (int64_t i = 0; i < task.queries; ++i) {
+  for (int64_t i = 0; i < task.queries(); ++i) {
     const float factor = 1.0f / b.total[i];
-    float* to = task.out + i * shape.heads * shape.head_dim;
+    float* to = task.out.row(i);
     for (int64_t c = 0; c < shape.head_dim; ++c) to[c] = b.sums[i * b.dim_cols + c] * factor;
   }
 }
@@ -294,28 +294,25 @@ namespace qwen_image {
 HWY_EXPORT(PackKeysAndValues);
 HWY_EXPORT(RunAttentionTask);
 
-void Attention(const float* q, const float* k, const float* v, const AttentionShape& shape, float* out,
+void Attention(ConstView q, ConstView k, ConstView v, const AttentionShape& shape, View out,
                ThreadPool& pool) {
-  if (shape.queries <= 0 || shape.heads <= 0 || shape.head_dim <= 0) return;
-  const int64_t multiplications = 2 * shape.queries * shape.keys * shape.heads * shape.head_dim;
-  const PackedKeys packed(shape);
+  if (q.rows <= 0 || shape.heads <= 0 || shape.head_dim <= 0) return;
+  const int64_t multiplications = 2 * q.rows * k.rows * shape.heads * shape.head_dim;
+  const PackedKeys packed(k.rows, shape);
   ForTasks(shape.kv_heads * packed.blocks(), multiplications, pool, [&](int64_t i) {
-    const int64_t kv_head = i / packed.blocks();
-    const int64_t offset = kv_head * shape.head_dim;
     HWY_DYNAMIC_DISPATCH(PackKeysAndValues)
-    (k + offset, v + offset, shape, kv_head, i % packed.blocks(), packed);
+    (k, v, shape, i / packed.blocks(), i % packed.blocks(), packed);
   });
   // Their copies and sums (72 KB each at head_dim 128), the logits and a block of keys and values fill most
   // of a 512 KB L2.
   constexpr int64_t kTaskQueries = 144;
-  const int64_t parts = CeilDiv(shape.queries, kTaskQueries);
+  const int64_t parts = CeilDiv(q.rows, kTaskQueries);
   ForTasks(parts * shape.heads, multiplications, pool, [&](int64_t i) {
-    const int64_t head = i / parts;
-    const int64_t first = i % parts * kTaskQueries;
-    const AttentionTask task{q + first * shape.q_stride + head * shape.head_dim,
-                             out + (first * shape.heads + head) * shape.head_dim,
-                             head / (shape.heads / shape.kv_heads),
-                             std::min(kTaskQueries, shape.queries - first), first};
+    const int64_t head = i / parts, col = head * shape.head_dim;
+    const int64_t first = i % parts * kTaskQueries, queries = std::min(kTaskQueries, q.rows - first);
+    const AttentionTask task{q.Rows(first, queries).Cols(col, shape.head_dim),
+                             out.Rows(first, queries).Cols(col, shape.head_dim),
+                             head / (shape.heads / shape.kv_heads), first};
     HWY_DYNAMIC_DISPATCH(RunAttentionTask)(task, shape, packed);
   });
 }

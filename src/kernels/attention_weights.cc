@@ -24,19 +24,17 @@ float Dot(const float* a, const float* b, int64_t count) {
 }
 
 // The weights of one query of one head over all keys; keys it may not see get 0.
-void SoftmaxRow(const float* q, const float* k, const AttentionShape& s, int64_t query, int64_t head,
-                float* row) {
+void SoftmaxRow(ConstView q, ConstView k, const AttentionShape& s, int64_t query, int64_t head, float* row) {
   const int64_t kv_head = head / (s.heads / s.kv_heads);
-  const int64_t seen = s.causal ? query + 1 : s.keys;
-  const float* own = q + query * s.q_stride + head * s.head_dim;
+  const int64_t seen = s.causal ? query + 1 : k.rows;
+  const float* own = q.row(query) + head * s.head_dim;
   const float scale = 1.0f / std::sqrt(static_cast<float>(s.head_dim));
-  for (int64_t j = 0; j < seen; ++j)
-    row[j] = scale * Dot(own, k + j * s.kv_stride + kv_head * s.head_dim, s.head_dim);
+  for (int64_t j = 0; j < seen; ++j) row[j] = scale * Dot(own, k.row(j) + kv_head * s.head_dim, s.head_dim);
   const float largest = *std::max_element(row, row + seen);
   double sum = 0;
   for (int64_t j = 0; j < seen; ++j) sum += row[j] = std::exp(row[j] - largest);
   for (int64_t j = 0; j < seen; ++j) row[j] = static_cast<float>(row[j] / sum);
-  std::fill(row + seen, row + s.keys, 0.0f);
+  std::fill(row + seen, row + k.rows, 0.0f);
 }
 
 double Entropy(const float* row, int64_t keys) {
@@ -50,23 +48,21 @@ double Entropy(const float* row, int64_t keys) {
 
 }  // namespace
 
-void AttentionWeights(const float* q, const float* k, const AttentionShape& s, float* weights,
-                      ThreadPool& pool) {
-  pool.ParallelFor(s.heads * s.queries, [&](int64_t i) {
-    SoftmaxRow(q, k, s, i % s.queries, i / s.queries, weights + i * s.keys);
-  });
+void AttentionWeights(ConstView q, ConstView k, const AttentionShape& s, float* weights, ThreadPool& pool) {
+  pool.ParallelFor(s.heads * q.rows,
+                   [&](int64_t i) { SoftmaxRow(q, k, s, i % q.rows, i / q.rows, weights + i * k.rows); });
 }
 
-void AttentionEntropy(const float* q, const float* k, const AttentionShape& s, int64_t max_queries,
-                      float* entropy, ThreadPool& pool) {
-  const int64_t sampled = std::min(max_queries, s.queries);
+void AttentionEntropy(ConstView q, ConstView k, const AttentionShape& s, int64_t max_queries, float* entropy,
+                      ThreadPool& pool) {
+  const int64_t sampled = std::min(max_queries, q.rows);
   pool.ParallelFor(s.heads, [&](int64_t head) {
-    std::vector<float> row(static_cast<size_t>(s.keys));
+    std::vector<float> row(static_cast<size_t>(k.rows));
     double sum = 0;
     for (int64_t i = 0; i < sampled; ++i) {
-      const int64_t query = i * s.queries / sampled;
+      const int64_t query = i * q.rows / sampled;
       SoftmaxRow(q, k, s, query, head, row.data());
-      const int64_t seen = s.causal ? query + 1 : s.keys;
+      const int64_t seen = s.causal ? query + 1 : k.rows;
       if (seen > 1) sum += Entropy(row.data(), seen) / std::log(static_cast<double>(seen));
     }
     entropy[head] = static_cast<float>(sum / static_cast<double>(sampled));

@@ -56,7 +56,7 @@ void Conv2dTask(const GemmTask& task, const float* x, const Conv2dShape& shape, 
       CopyPatch(x, shape, (pixel + i) / width, (pixel + i) % width, k, k + depth, to + i * kDepthBlock);
     }
   };
-  GemmRun(task, w, bias, copy_patches, y).Run();
+  GemmRun(task, w, bias, copy_patches, View{y, shape.out_height() * shape.out_width(), w.rows}).Run();
 }
 
 }  // namespace HWY_NAMESPACE

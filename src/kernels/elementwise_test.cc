@@ -31,8 +31,8 @@ TEST(Silu, MatchesReference) {
     for (int64_t count : kCounts) {
       const std::vector<float> x = Wide(count);
       std::vector<float> got(x.size()), want(x.size());
-      Silu(x.data(), count, got.data(), FourThreads());
-      reference::Silu(x.data(), count, want.data());
+      Silu(Rows(x), Rows(got), FourThreads());
+      reference::Silu(Rows(x), Rows(want));
       ExpectNear(got, want, [&](int64_t i) { return SigmoidTolerance(want[i], 0); });
     }
   });
@@ -43,8 +43,8 @@ TEST(SiluMul, MatchesReference) {
     for (int64_t count : kCounts) {
       const std::vector<float> gate = Wide(count), up = Random(count, 2);
       std::vector<float> got(gate.size()), want(gate.size());
-      SiluMul(gate.data(), up.data(), count, got.data(), FourThreads());
-      reference::SiluMul(gate.data(), up.data(), count, want.data());
+      SiluMul(Rows(gate), Rows(up), Rows(got), FourThreads());
+      reference::SiluMul(Rows(gate), Rows(up), Rows(want));
       ExpectNear(got, want, [&](int64_t i) { return SigmoidTolerance(want[i], 0); });
     }
   });
@@ -55,8 +55,8 @@ TEST(GeluTanh, MatchesReference) {
     for (int64_t count : kCounts) {
       const std::vector<float> x = Wide(count);
       std::vector<float> got(x.size()), want(x.size());
-      GeluTanh(x.data(), count, got.data(), FourThreads());
-      reference::GeluTanh(x.data(), count, want.data());
+      GeluTanh(Rows(x), Rows(got), FourThreads());
+      reference::GeluTanh(Rows(x), Rows(want));
       ExpectNear(got, want, [&](int64_t i) {
         const double v = x[i];
         return SigmoidTolerance(want[i], v > 0 ? 0 : 4 * 1.6 * (v + 0.044715 * v * v * v));
@@ -69,8 +69,8 @@ TEST(Gelu, MatchesReference) {
   for (int64_t count : kCounts) {
     const std::vector<float> x = Wide(count);
     std::vector<float> got(x.size()), want(x.size());
-    Gelu(x.data(), count, got.data(), FourThreads());
-    reference::Gelu(x.data(), count, want.data());
+    Gelu(Rows(x), Rows(got), FourThreads());
+    reference::Gelu(Rows(x), Rows(want));
     // The rounding of z counts z² times as much in erfc(z).
     ExpectNear(got, want, [&](int64_t i) {
       const double v = x[i];
@@ -85,7 +85,7 @@ TEST(Activations, HaveTheLimitsOfTheirFormulas) {
   ForEachTarget([&] {
     for (auto* activation : {&Silu, &GeluTanh, &Gelu}) {
       std::vector<float> y(x.size());
-      activation(x.data(), static_cast<int64_t>(x.size()), y.data(), OneThread());
+      activation(Rows(x), Rows(y), OneThread());
       EXPECT_EQ(y[0], 1e30f);
       EXPECT_TRUE(y[1] == 0.0f && std::signbit(y[1]));
       EXPECT_EQ(y[2], 3e38f);
@@ -103,8 +103,8 @@ TEST(Modulate, MatchesReference) {
       const std::vector<float> x = Random(rows * cols, 3, 50.0f), scale = Random(cols, 4),
                                shift = Random(cols, 5);
       std::vector<float> got = x, want(x.size());
-      Modulate(got.data(), rows, cols, scale.data(), shift.data(), got.data(), FourThreads());  // in place
-      reference::Modulate(x.data(), rows, cols, scale.data(), shift.data(), want.data());
+      Modulate(Rows(got, rows), scale.data(), shift.data(), Rows(got, rows), FourThreads());  // in place
+      reference::Modulate(Rows(x, rows), scale.data(), shift.data(), Rows(want, rows));
       ExpectNear(got, want, [&, c = cols](int64_t i) {
         return 3 * kUnit * (std::abs(x[i] * (1 + scale[i % c])) + std::abs(x[i]) + std::abs(shift[i % c]));
       });
@@ -117,8 +117,8 @@ TEST(AddGated, MatchesReference) {
     for (const auto& [rows, cols] : kShapes) {
       const std::vector<float> x = Random(rows * cols, 6), gate = Random(cols, 7);
       std::vector<float> got = Random(rows * cols, 8), want = got;
-      AddGated(x.data(), rows, cols, gate.data(), got.data(), FourThreads());
-      reference::AddGated(x.data(), rows, cols, gate.data(), want.data());
+      AddGated(Rows(x, rows), gate.data(), Rows(got, rows), FourThreads());
+      reference::AddGated(Rows(x, rows), gate.data(), Rows(want, rows));
       ExpectNear(got, want, [&, c = cols](int64_t i) {
         return 2 * kUnit * (std::abs(want[i]) + std::abs(gate[i % c] * x[i]));
       });
@@ -131,8 +131,8 @@ TEST(Add, IsExact) {
     for (int64_t count : kCounts) {
       std::vector<float> a = Random(count, 9), want(a.size());
       const std::vector<float> b = Random(count, 10);
-      reference::Add(a.data(), b.data(), count, want.data());
-      Add(a.data(), b.data(), count, a.data(), FourThreads());  // in place
+      reference::Add(Rows(a), Rows(b), Rows(want));
+      Add(Rows(a), Rows(b), Rows(a), FourThreads());  // in place
       ExpectSame(a, want);
     }
   });
@@ -145,11 +145,11 @@ TEST(Activations, DoNotDependOnPositionOrThreads) {
   ForEachTarget([&] {
     for (auto* activation : {&Silu, &GeluTanh, &Gelu}) {
       std::vector<float> one(x.size()), four = x, alone(1);
-      activation(x.data(), count, one.data(), OneThread());
-      activation(four.data(), count, four.data(), FourThreads());  // in place
+      activation(Rows(x), Rows(one), OneThread());
+      activation(Rows(four), Rows(four), FourThreads());  // in place
       ExpectSame(one, four);
       for (size_t i = 0; i < x.size(); i += 997) {
-        activation(&x[i], 1, alone.data(), OneThread());
+        activation({&x[i], 1, 1}, Rows(alone), OneThread());
         ASSERT_EQ(alone[0], one[i]) << i;
       }
     }

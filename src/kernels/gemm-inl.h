@@ -127,7 +127,7 @@ enum class GemmStart { kBias, kOutput };  // what the products are added to
 template <class RowsOf>
 class GemmRun {
  public:
-  GemmRun(const GemmTask& task, const WeightMatrix& w, const float* bias, const RowsOf& rows_of, float* y,
+  GemmRun(const GemmTask& task, const WeightMatrix& w, const float* bias, const RowsOf& rows_of, View y,
           GemmStart start = GemmStart::kBias)
       : task_(task), w_(w), rows_of_(rows_of), y_(y), start_(start) {
     a_ = ThreadScratch((kRowBlock + kStripCols + kTileCols) * kDepthBlock + kStripCols);
@@ -181,7 +181,7 @@ class GemmRun {
           next_rows.WithTile();
           next_panel.WithTile();
           TileToOutput(std::min<int64_t>(kTileRows, rows - r), cols, a + r * kDepthBlock, panel, depth, bias,
-                       y_ + (row + r) * w_.rows + col, w_.rows);
+                       y_.row(row + r) + col, y_.stride);
         }
       }
     }
@@ -233,7 +233,7 @@ class GemmRun {
   const GemmTask task_;
   const WeightMatrix& w_;
   const RowsOf& rows_of_;
-  float* const y_;
+  const View y_;  // [rows, w.rows]
   const GemmStart start_;
   float* a_;        // [depth blocks][rows][kDepthBlock]
   float* b_;        // panels

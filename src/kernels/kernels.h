@@ -1,7 +1,8 @@
 // The arithmetic of the models, behind plain signatures: no SIMD type leaves this folder. The instruction set
 // is chosen at run time. Every kernel has a slow twin in reference.h that its test compares it with.
 //
-// All activations are dense row-major floats. The results do not depend on the number of threads of `pool`.
+// Activations are views of rows of floats: a slice of tokens or of heads has the bits that it has in the
+// whole. Only convolutions take dense memory. The results do not depend on the number of threads of `pool`.
 // Unless said otherwise the output may not overlap the input.
 #pragma once
 
@@ -10,43 +11,43 @@
 
 #include "core/tensor.h"
 #include "core/threads.h"
+#include "core/view.h"
 #include "kernels/weight_matrix.h"
 
 namespace qwen_image {
 
 // y = x · wᵀ + bias, in fp32 arithmetic. A row's result does not depend on the rows it is multiplied with.
-void MatMul(const float* x /*[rows, w.cols]*/, int64_t rows, const WeightMatrix& w,
-            const float* bias /*[w.rows] or null*/, float* y /*[rows, w.rows]*/, ThreadPool& pool);
+void MatMul(ConstView x /*[rows, w.cols]*/, const WeightMatrix& w, const float* bias /*[w.rows] or null*/,
+            View y /*[rows, w.rows]*/, ThreadPool& pool);
 
 // y += x · wᵀ, the same way.
-void AddMatMul(const float* x /*[rows, w.cols]*/, int64_t rows, const WeightMatrix& w,
-               float* y /*[rows, w.rows]*/, ThreadPool& pool);
+void AddMatMul(ConstView x /*[rows, w.cols]*/, const WeightMatrix& w, View y /*[rows, w.rows]*/,
+               ThreadPool& pool);
 
+// The heads of a token are contiguous; how many tokens there are the views say.
 struct AttentionShape {
-  int64_t queries = 0;
-  int64_t keys = 0;
   int64_t heads = 0;
   int64_t kv_heads = 0;  // divides heads; query head h reads kv head h / (heads / kv_heads)
   int64_t head_dim = 0;
-  int64_t q_stride = 0;   // floats from one query token to the next; heads are contiguous inside a token
-  int64_t kv_stride = 0;  // the same for keys and values
-  bool causal = false;    // query i sees keys 0…i (queries == keys)
+  bool causal = false;  // query i sees keys 0…i (as many queries as keys)
 };
 
 // out[i, h] = Σ_j softmax_j(q[i, h] · k[j, h'] / √head_dim) · v[j, h'], without a queries × keys matrix in
 // memory.
-void Attention(const float* q /*[queries, heads, head_dim]*/, const float* k /*[keys, kv_heads, head_dim]*/,
-               const float* v /*[keys, kv_heads, head_dim]*/, const AttentionShape& shape,
-               float* out /*[queries, heads, head_dim], dense*/, ThreadPool& pool);
+void Attention(ConstView q /*[queries, heads · head_dim]*/, ConstView k /*[keys, kv_heads · head_dim]*/,
+               ConstView v /*[keys, kv_heads · head_dim]*/, const AttentionShape& shape,
+               View out /*[queries, heads · head_dim]*/, ThreadPool& pool);
 
 // For looking into an attention, not for running one: its weights softmax_j(q[i, h] · k[j, h'] / √head_dim),
 // …
-void AttentionWeights(const float* q, const float* k, const AttentionShape& shape,
+void AttentionWeights(ConstView q /*[queries, heads · head_dim]*/,
+                      ConstView k /*[keys, kv_heads · head_dim]*/, const AttentionShape& shape,
                       float* weights /*[heads, queries, keys]*/, ThreadPool& pool);
 // … and each head's entropy as a share of the largest possible, log(keys): 0 is one key, 1 is all keys alike.
 // The mean over at most `max_queries` evenly spread queries.
-void AttentionEntropy(const float* q, const float* k, const AttentionShape& shape, int64_t max_queries,
-                      float* entropy /*[heads]*/, ThreadPool& pool);
+void AttentionEntropy(ConstView q /*[queries, heads · head_dim]*/,
+                      ConstView k /*[keys, kv_heads · head_dim]*/, const AttentionShape& shape,
+                      int64_t max_queries, float* entropy /*[heads]*/, ThreadPool& pool);
 
 struct Conv2dShape {
   int64_t in_channels = 0;
@@ -112,47 +113,48 @@ struct Conv3x3Output {
 void Conv3x3(const Conv3x3Shape& shape, const Conv3x3Filter& filter, const Conv3x3Input& input,
              const Conv3x3Output& output, ThreadPool& pool);
 
-// Row-wise normalisations; y may be x.
+// Row-wise normalisations of x [rows, cols] into y of the same shape, which may be x.
 // (x − mean) / √(variance + eps)
-void LayerNorm(const float* x, int64_t rows, int64_t cols, float eps, float* y, ThreadPool& pool);
+void LayerNorm(ConstView x, float eps, View y, ThreadPool& pool);
 // x / √(mean(x²) + eps) · weight
-void RmsNorm(const float* x, int64_t rows, int64_t cols, const float* weight /*[cols]*/, float eps, float* y,
-             ThreadPool& pool);
+void RmsNorm(ConstView x, const float* weight /*[cols]*/, float eps, View y, ThreadPool& pool);
+// The same for every head of a token, in place.
+void RmsNormHeads(View x /*[tokens, heads · head_dim]*/, const float* weight /*[head_dim]*/, int64_t head_dim,
+                  float eps, ThreadPool& pool);
 // x / max(‖x‖, 1e-12) · √cols · gamma: the VAE's norm over the channels of a pixel
-void ChannelNorm(const float* x, int64_t rows, int64_t cols, const float* gamma /*[cols]*/, float* y,
-                 ThreadPool& pool);
+void ChannelNorm(ConstView x, const float* gamma /*[cols]*/, View y, ThreadPool& pool);
 
-// Element-wise; y may be an input.
+// Element-wise, all views [rows, cols]; y may be an input.
 // x · (1 + scale) + shift
-void Modulate(const float* x, int64_t rows, int64_t cols, const float* scale /*[cols]*/,
-              const float* shift /*[cols]*/, float* y, ThreadPool& pool);
+void Modulate(ConstView x, const float* scale /*[cols]*/, const float* shift /*[cols]*/, View y,
+              ThreadPool& pool);
 // LayerNorm, then Modulate, in one pass over memory; the same bits as the two one by one.
-void LayerNormModulate(const float* x, int64_t rows, int64_t cols, float eps, const float* scale /*[cols]*/,
-                       const float* shift /*[cols]*/, float* y, ThreadPool& pool);
+void LayerNormModulate(ConstView x, float eps, const float* scale /*[cols]*/, const float* shift /*[cols]*/,
+                       View y, ThreadPool& pool);
 // y += gate · x
-void AddGated(const float* x, int64_t rows, int64_t cols, const float* gate /*[cols]*/,
-              float* y /*[rows, cols]*/, ThreadPool& pool);
-void Add(const float* a, const float* b, int64_t count, float* y, ThreadPool& pool);
-void Silu(const float* x, int64_t count, float* y, ThreadPool& pool);
+void AddGated(ConstView x, const float* gate /*[cols]*/, View y, ThreadPool& pool);
+void Add(ConstView a, ConstView b, View y, ThreadPool& pool);
+void Silu(ConstView x, View y, ThreadPool& pool);
 // silu(gate) · up
-void SiluMul(const float* gate, const float* up, int64_t count, float* y, ThreadPool& pool);
+void SiluMul(ConstView gate, ConstView up, View y, ThreadPool& pool);
 // 0.5·x·(1 + tanh(√(2/π)·(x + 0.044715·x³)))
-void GeluTanh(const float* x, int64_t count, float* y, ThreadPool& pool);
+void GeluTanh(ConstView x, View y, ThreadPool& pool);
 // x·(1 + erf(x/√2))/2, one number at a time: for few numbers
-void Gelu(const float* x, int64_t count, float* y, ThreadPool& pool);
+void Gelu(ConstView x, View y, ThreadPool& pool);
 
-// Rotary position embeddings, in place; cos and sin are [tokens, head_dim / 2].
+// Rotary position embeddings, in place. The angles are those of x's tokens.
+struct RopeAngles {
+  const float* cos = nullptr;  // [tokens, head_dim / 2]
+  const float* sin = nullptr;  // the same
+  int64_t head_dim = 0;
+};
 // Pairs are neighbours (2i, 2i + 1): the transformer's complex numbers.
-void RopeInterleaved(float* x /*[tokens, heads, head_dim]*/, int64_t tokens, int64_t heads, int64_t head_dim,
-                     const float* cos, const float* sin, ThreadPool& pool);
-// RmsNorm of every head, then RopeInterleaved, in one pass over memory; the same bits as the two one by one.
-void RmsNormRope(float* x /*[tokens, heads, head_dim]*/, int64_t tokens, int64_t heads, int64_t head_dim,
-                 const float* weight /*[head_dim]*/, float eps, const float* cos, const float* sin,
-                 ThreadPool& pool);
-// Pairs are halves (i, i + head_dim / 2): the text encoder's rotate_half. From one token to the next it is
-// `stride` floats.
-void RopeHalves(float* x /*[tokens, heads, head_dim]*/, int64_t tokens, int64_t heads, int64_t head_dim,
-                int64_t stride, const float* cos, const float* sin, ThreadPool& pool);
+void RopeInterleaved(View x /*[tokens, heads · head_dim]*/, const RopeAngles& angles, ThreadPool& pool);
+// RmsNormHeads, then RopeInterleaved, in one pass over memory; the same bits as the two one by one.
+void RmsNormRope(View x /*[tokens, heads · head_dim]*/, const float* weight /*[head_dim]*/, float eps,
+                 const RopeAngles& angles, ThreadPool& pool);
+// Pairs are halves (i, i + head_dim / 2): the text encoder's rotate_half.
+void RopeHalves(View x /*[tokens, heads · head_dim]*/, const RopeAngles& angles, ThreadPool& pool);
 
 // The instruction set in use, e.g. "AVX2", for reports.
 std::string InstructionSet();

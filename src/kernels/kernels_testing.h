@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "core/threads.h"
+#include "core/view.h"
 #include "hwy/highway.h"
 
 namespace qwen_image::testing {
@@ -23,6 +24,14 @@ inline std::vector<float> Random(int64_t count, uint32_t seed, float scale = 1.0
   std::vector<float> values(static_cast<size_t>(count));
   for (float& v : values) v = normal(engine);
   return values;
+}
+
+// Numbers as rows; by default as one.
+inline View Rows(std::vector<float>& x, int64_t rows = 1) {
+  return {x.data(), rows, static_cast<int64_t>(x.size()) / rows};
+}
+inline ConstView Rows(const std::vector<float>& x, int64_t rows = 1) {
+  return {x.data(), rows, static_cast<int64_t>(x.size()) / rows};
 }
 
 // Runs the test body once for every instruction set that was compiled and that this machine has.

@@ -13,7 +13,7 @@ HWY_BEFORE_NAMESPACE();
 namespace qwen_image {
 namespace HWY_NAMESPACE {
 
-void MatMulTask(const GemmTask& task, const PackedRows& x, const WeightMatrix& w, const float* bias, float* y,
+void MatMulTask(const GemmTask& task, const PackedRows& x, const WeightMatrix& w, const float* bias, View y,
                 bool add) {
   GemmRun(task, w, bias, x, y, add ? GemmStart::kOutput : GemmStart::kBias).Run();
 }
@@ -32,25 +32,23 @@ HWY_EXPORT(TargetName);
 
 namespace {
 
-void PackRows(const float* x, int64_t rows, int64_t depth, ThreadPool& pool,
-              float* packed /*[depth blocks][rows][kDepthBlock]*/) {
-  ForPieces(rows, 2 * depth * static_cast<int64_t>(sizeof(float)), pool, [&](int64_t begin, int64_t end) {
-    for (int64_t k = 0; k < depth; k += kDepthBlock) {
+void PackRows(ConstView x, ThreadPool& pool, float* packed /*[depth blocks][rows][kDepthBlock]*/) {
+  ForPieces(x.rows, 2 * x.cols * static_cast<int64_t>(sizeof(float)), pool, [&](int64_t begin, int64_t end) {
+    for (int64_t k = 0; k < x.cols; k += kDepthBlock) {
       for (int64_t r = begin; r < end; ++r) {
-        std::copy_n(x + r * depth + k, std::min(kDepthBlock, depth - k), packed + k * rows + r * kDepthBlock);
+        std::copy_n(x.row(r) + k, std::min(kDepthBlock, x.cols - k), packed + k * x.rows + r * kDepthBlock);
       }
     }
   });
 }
 
-void Multiply(const float* x, int64_t rows, const WeightMatrix& w, const float* bias, float* y, bool add,
-              ThreadPool& pool) {
-  if (rows <= 0 || w.rows <= 0) return;
-  const int64_t part = CeilDiv(rows, CeilDiv(rows, kMaxRows));
+void Multiply(ConstView x, const WeightMatrix& w, const float* bias, View y, bool add, ThreadPool& pool) {
+  if (x.rows <= 0 || w.rows <= 0) return;
+  const int64_t part = CeilDiv(x.rows, CeilDiv(x.rows, kMaxRows));
   SharedScratch packed(RoundUp(w.cols, kDepthBlock) * part);
-  for (int64_t first = 0; first < rows; first += part) {
-    const int64_t some = std::min(part, rows - first);
-    PackRows(x + first * w.cols, some, w.cols, pool, packed.data());
+  for (int64_t first = 0; first < x.rows; first += part) {
+    const int64_t some = std::min(part, x.rows - first);
+    PackRows(x.Rows(first, some), pool, packed.data());
     const PackedRows packed_rows{packed.data(), first, some};
     const std::vector<GemmTask> tasks = CutProduct(first, some, w.rows, pool.size());
     ForTasks(static_cast<int64_t>(tasks.size()), some * w.rows * w.cols, pool, [&](int64_t i) {
@@ -61,13 +59,12 @@ void Multiply(const float* x, int64_t rows, const WeightMatrix& w, const float* 
 
 }  // namespace
 
-void MatMul(const float* x, int64_t rows, const WeightMatrix& w, const float* bias, float* y,
-            ThreadPool& pool) {
-  Multiply(x, rows, w, bias, y, /*add=*/false, pool);
+void MatMul(ConstView x, const WeightMatrix& w, const float* bias, View y, ThreadPool& pool) {
+  Multiply(x, w, bias, y, /*add=*/false, pool);
 }
 
-void AddMatMul(const float* x, int64_t rows, const WeightMatrix& w, float* y, ThreadPool& pool) {
-  Multiply(x, rows, w, nullptr, y, /*add=*/true, pool);
+void AddMatMul(ConstView x, const WeightMatrix& w, View y, ThreadPool& pool) {
+  Multiply(x, w, nullptr, y, /*add=*/true, pool);
 }
 
 std::string InstructionSet() { return HWY_DYNAMIC_DISPATCH(TargetName)(); }

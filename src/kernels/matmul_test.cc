@@ -43,7 +43,7 @@ class Weights {
 std::vector<float> Multiply(const std::vector<float>& x, int64_t rows, const WeightMatrix& w,
                             const float* bias, ThreadPool& pool = FourThreads()) {
   std::vector<float> y(static_cast<size_t>(rows * w.rows), -777.0f);
-  MatMul(x.data(), rows, w, bias, y.data(), pool);
+  MatMul(Rows(x, rows), w, bias, Rows(y, rows), pool);
   return y;
 }
 
@@ -57,7 +57,7 @@ void ExpectRight(int64_t rows, int64_t depth, int64_t cols, DType dtype, size_t 
   const Weights weights(cols, depth, dtype, shift);
   const WeightMatrix& w = weights.matrix();
   std::vector<float> want(static_cast<size_t>(rows * cols));
-  reference::MatMul(x.data(), rows, w, b, want.data());
+  reference::MatMul(Rows(x, rows), w, b, Rows(want, rows));
   std::vector<float> values(static_cast<size_t>(cols * depth));
   ConvertToFloat(w.data, dtype, cols * depth, values.data());
   const double n = std::sqrt(static_cast<double>(std::min<int64_t>(depth, 256) + depth / 256 + 2));
@@ -125,14 +125,13 @@ TEST(AddMatMul, AddsTheProductToWhatIsThere) {
     SCOPED_TRACE(::testing::Message() << rows << " x " << depth << " x " << cols);
     const std::vector<float> x = Random(rows * depth, 8), before = Random(rows * cols, 9);
     const Weights weights(cols, depth, DType::kBF16);
-    std::vector<float> product(before.size());
-    reference::MatMul(x.data(), rows, weights.matrix(), nullptr, product.data());
+    std::vector<float> want = before;
+    reference::AddMatMul(Rows(x, rows), weights.matrix(), Rows(want, rows));
     ForEachTarget([&] {
-      std::vector<float> got = before, alone = before, want = before;
-      AddMatMul(x.data(), rows, weights.matrix(), got.data(), FourThreads());
-      AddMatMul(x.data(), rows, weights.matrix(), alone.data(), OneThread());
+      std::vector<float> got = before, alone = before;
+      AddMatMul(Rows(x, rows), weights.matrix(), Rows(got, rows), FourThreads());
+      AddMatMul(Rows(x, rows), weights.matrix(), Rows(alone, rows), OneThread());
       ExpectSame(got, alone);
-      for (size_t i = 0; i < want.size(); ++i) want[i] += product[i];
       const auto n = static_cast<double>(depth) + 2;  // sums of |x·w| stay below 4 n
       ExpectNear(got, want, [&](int64_t) { return 2 * std::sqrt(n) * kUnit * 4 * n; });
     });

@@ -38,28 +38,34 @@ HWY_INLINE void LayerNormRow(const float* x, int64_t cols, float eps, float* y, 
       x, other...);
 }
 
-void LayerNormRows(const float* x, int64_t rows, int64_t cols, float eps, float* y) {
-  for (int64_t r = 0; r < rows; ++r, x += cols, y += cols) {
-    LayerNormRow(x, cols, eps, y, [](VF32 v) HWY_ATTR { return v; });
+void LayerNormRows(ConstView x, float eps, View y) {
+  for (int64_t r = 0; r < x.rows; ++r) {
+    LayerNormRow(x.row(r), x.cols, eps, y.row(r), [](VF32 v) HWY_ATTR { return v; });
   }
 }
 
-void LayerNormModulateRows(const float* x, int64_t rows, int64_t cols, float eps, const float* scale,
-                           const float* shift, float* y) {
-  for (int64_t r = 0; r < rows; ++r, x += cols, y += cols) {
+void LayerNormModulateRows(ConstView x, float eps, const float* scale, const float* shift, View y) {
+  for (int64_t r = 0; r < x.rows; ++r) {
     LayerNormRow(
-        x, cols, eps, y, [](VF32 v, VF32 mul, VF32 add) HWY_ATTR { return Modulated(v, mul, add); }, scale,
-        shift);
+        x.row(r), x.cols, eps, y.row(r),
+        [](VF32 v, VF32 mul, VF32 add) HWY_ATTR { return Modulated(v, mul, add); }, scale, shift);
   }
 }
 
-void RmsNormRows(const float* x, int64_t rows, int64_t cols, const float* weight, float eps, float* y) {
-  for (int64_t r = 0; r < rows; ++r, x += cols, y += cols) RmsNormRow(x, cols, weight, eps, y);
+void RmsNormRows(ConstView x, const float* weight, float eps, View y) {
+  for (int64_t r = 0; r < x.rows; ++r) RmsNormRow(x.row(r), x.cols, weight, eps, y.row(r));
 }
 
-void ChannelNormRows(const float* x, int64_t rows, int64_t cols, const float* gamma, float* y) {
-  for (int64_t r = 0; r < rows; ++r, x += cols, y += cols) {
-    ScaleRow(x, cols, ChannelNormFactor(F32(), x, cols), gamma, y);
+void RmsNormHeadsRows(View x, const float* weight, int64_t head_dim, float eps) {
+  for (int64_t r = 0; r < x.rows; ++r) {
+    float* const row = x.row(r);
+    for (int64_t c = 0; c < x.cols; c += head_dim) RmsNormRow(row + c, head_dim, weight, eps, row + c);
+  }
+}
+
+void ChannelNormRows(ConstView x, const float* gamma, View y) {
+  for (int64_t r = 0; r < x.rows; ++r) {
+    ScaleRow(x.row(r), x.cols, ChannelNormFactor(F32(), x.row(r), x.cols), gamma, y.row(r));
   }
 }
 
@@ -73,36 +79,48 @@ namespace qwen_image {
 HWY_EXPORT(LayerNormRows);
 HWY_EXPORT(LayerNormModulateRows);
 HWY_EXPORT(RmsNormRows);
+HWY_EXPORT(RmsNormHeadsRows);
 HWY_EXPORT(ChannelNormRows);
 
 namespace {
-int64_t RowBytes(int64_t cols) { return 2 * cols * static_cast<int64_t>(sizeof(float)); }
+
+// Calls rows(some rows of x, the same rows of y) for all of them.
+template <class Rows>
+void ForRows(ConstView x, View y, ThreadPool& pool, const Rows& rows) {
+  const int64_t row_bytes = 2 * x.cols * static_cast<int64_t>(sizeof(float));
+  ForPieces(x.rows, row_bytes, pool, [&](int64_t begin, int64_t end) {
+    rows(x.Rows(begin, end - begin), y.Rows(begin, end - begin));
+  });
+}
+
 }  // namespace
 
-void LayerNorm(const float* x, int64_t rows, int64_t cols, float eps, float* y, ThreadPool& pool) {
-  ForPieces(rows, RowBytes(cols), pool, [&](int64_t begin, int64_t end) {
-    HWY_DYNAMIC_DISPATCH(LayerNormRows)(x + begin * cols, end - begin, cols, eps, y + begin * cols);
+void LayerNorm(ConstView x, float eps, View y, ThreadPool& pool) {
+  ForRows(x, y, pool, [&](ConstView from, View to) { HWY_DYNAMIC_DISPATCH(LayerNormRows)(from, eps, to); });
+}
+
+void LayerNormModulate(ConstView x, float eps, const float* scale, const float* shift, View y,
+                       ThreadPool& pool) {
+  ForRows(x, y, pool, [&](ConstView from, View to) {
+    HWY_DYNAMIC_DISPATCH(LayerNormModulateRows)(from, eps, scale, shift, to);
   });
 }
 
-void LayerNormModulate(const float* x, int64_t rows, int64_t cols, float eps, const float* scale,
-                       const float* shift, float* y, ThreadPool& pool) {
-  ForPieces(rows, RowBytes(cols), pool, [&](int64_t begin, int64_t end) {
-    HWY_DYNAMIC_DISPATCH(LayerNormModulateRows)
-    (x + begin * cols, end - begin, cols, eps, scale, shift, y + begin * cols);
+void RmsNorm(ConstView x, const float* weight, float eps, View y, ThreadPool& pool) {
+  ForRows(x, y, pool, [&](ConstView from, View to) {
+    HWY_DYNAMIC_DISPATCH(RmsNormRows)(from, weight, eps, to);
   });
 }
 
-void RmsNorm(const float* x, int64_t rows, int64_t cols, const float* weight, float eps, float* y,
-             ThreadPool& pool) {
-  ForPieces(rows, RowBytes(cols), pool, [&](int64_t begin, int64_t end) {
-    HWY_DYNAMIC_DISPATCH(RmsNormRows)(x + begin * cols, end - begin, cols, weight, eps, y + begin * cols);
+void RmsNormHeads(View x, const float* weight, int64_t head_dim, float eps, ThreadPool& pool) {
+  ForRows(x, x, pool, [&](ConstView, View to) {
+    HWY_DYNAMIC_DISPATCH(RmsNormHeadsRows)(to, weight, head_dim, eps);
   });
 }
 
-void ChannelNorm(const float* x, int64_t rows, int64_t cols, const float* gamma, float* y, ThreadPool& pool) {
-  ForPieces(rows, RowBytes(cols), pool, [&](int64_t begin, int64_t end) {
-    HWY_DYNAMIC_DISPATCH(ChannelNormRows)(x + begin * cols, end - begin, cols, gamma, y + begin * cols);
+void ChannelNorm(ConstView x, const float* gamma, View y, ThreadPool& pool) {
+  ForRows(x, y, pool, [&](ConstView from, View to) {
+    HWY_DYNAMIC_DISPATCH(ChannelNormRows)(from, gamma, to);
   });
 }
 

@@ -25,8 +25,8 @@ TEST(LayerNorm, MatchesReference) {
       for (float scale : kScales) {
         const std::vector<float> x = Random(rows * cols, 1, scale);
         std::vector<float> got(x.size()), want(x.size());
-        LayerNorm(x.data(), rows, cols, 1e-6f, got.data(), FourThreads());
-        reference::LayerNorm(x.data(), rows, cols, 1e-6f, want.data());
+        LayerNorm(Rows(x, rows), 1e-6f, Rows(got, rows), FourThreads());
+        reference::LayerNorm(Rows(x, rows), 1e-6f, Rows(want, rows));
         ExpectNear(got, want, [&, c = cols](int64_t i) { return Tolerance(want[i], c); });
       }
     }
@@ -42,8 +42,8 @@ TEST(LayerNorm, KeepsItsAccuracyAtHugeValuesAndOffsets) {
       for (float& v : x) v += offset;
       for (int64_t r = 0; r < rows / 2; ++r) x[r * cols + 77 * r] = 4.5e7f;
       std::vector<float> got(x.size()), want(x.size());
-      LayerNorm(x.data(), rows, cols, 1e-6f, got.data(), FourThreads());
-      reference::LayerNorm(x.data(), rows, cols, 1e-6f, want.data());
+      LayerNorm(Rows(x, rows), 1e-6f, Rows(got, rows), FourThreads());
+      reference::LayerNorm(Rows(x, rows), 1e-6f, Rows(want, rows));
       EXPECT_LE(Nmse(got, want), 1e-12) << "offset " << offset;
     }
   });
@@ -56,11 +56,26 @@ TEST(RmsNorm, MatchesReference) {
         const std::vector<float> x = Random(rows * cols, 3, scale);
         const std::vector<float> weight = Random(cols, 4);
         std::vector<float> got(x.size()), want(x.size());
-        RmsNorm(x.data(), rows, cols, weight.data(), 1e-6f, got.data(), FourThreads());
-        reference::RmsNorm(x.data(), rows, cols, weight.data(), 1e-6f, want.data());
+        RmsNorm(Rows(x, rows), weight.data(), 1e-6f, Rows(got, rows), FourThreads());
+        reference::RmsNorm(Rows(x, rows), weight.data(), 1e-6f, Rows(want, rows));
         ExpectNear(got, want, [&, c = cols](int64_t i) { return Tolerance(want[i], c); });
         EXPECT_LE(Nmse(got, want), 1e-12);
       }
+    }
+  });
+}
+
+TEST(RmsNormHeads, IsRmsNormOfEveryHead) {
+  ForEachTarget([] {
+    for (const int64_t heads : {1, 3, 24}) {
+      const int64_t tokens = 31, head_dim = 26;
+      const std::vector<float> x = Random(tokens * heads * head_dim, 3, 5.0f), weight = Random(head_dim, 4);
+      std::vector<float> got = x, separate(x.size()), want = x;
+      RmsNormHeads(Rows(got, tokens), weight.data(), head_dim, 1e-6f, FourThreads());
+      RmsNorm(Rows(x, tokens * heads), weight.data(), 1e-6f, Rows(separate, tokens * heads), FourThreads());
+      ExpectSame(got, separate);
+      reference::RmsNormHeads(Rows(want, tokens), weight.data(), head_dim, 1e-6f);
+      ExpectNear(got, want, [&](int64_t i) { return Tolerance(want[i], head_dim); });
     }
   });
 }
@@ -72,8 +87,8 @@ TEST(ChannelNorm, MatchesReference) {
       const std::vector<float> gamma = Random(cols, 6);
       std::fill_n(x.begin(), cols, 0.0f);  // a black pixel has no length to divide by
       std::vector<float> got(x.size()), want(x.size());
-      ChannelNorm(x.data(), rows, cols, gamma.data(), got.data(), FourThreads());
-      reference::ChannelNorm(x.data(), rows, cols, gamma.data(), want.data());
+      ChannelNorm(Rows(x, rows), gamma.data(), Rows(got, rows), FourThreads());
+      reference::ChannelNorm(Rows(x, rows), gamma.data(), Rows(want, rows));
       ExpectNear(got, want, [&, c = cols](int64_t i) { return Tolerance(want[i], c); });
     }
   });
@@ -86,11 +101,11 @@ TEST(LayerNormModulate, IsLayerNormThenModulate) {
       const std::vector<float> x = Random(rows * cols, 9, 100.0f);
       const std::vector<float> scale = Random(cols, 10), shift = Random(cols, 11);
       std::vector<float> fused(x.size()), normed(x.size()), separate(x.size()), want(x.size());
-      LayerNormModulate(x.data(), rows, cols, 1e-6f, scale.data(), shift.data(), fused.data(), FourThreads());
-      LayerNorm(x.data(), rows, cols, 1e-6f, normed.data(), FourThreads());
-      Modulate(normed.data(), rows, cols, scale.data(), shift.data(), separate.data(), FourThreads());
+      LayerNormModulate(Rows(x, rows), 1e-6f, scale.data(), shift.data(), Rows(fused, rows), FourThreads());
+      LayerNorm(Rows(x, rows), 1e-6f, Rows(normed, rows), FourThreads());
+      Modulate(Rows(normed, rows), scale.data(), shift.data(), Rows(separate, rows), FourThreads());
       ExpectSame(fused, separate);
-      reference::LayerNormModulate(x.data(), rows, cols, 1e-6f, scale.data(), shift.data(), want.data());
+      reference::LayerNormModulate(Rows(x, rows), 1e-6f, scale.data(), shift.data(), Rows(want, rows));
       // The sum may cancel: what counts is the size of what is added.
       ExpectNear(fused, want, [&, c = cols](int64_t i) {
         return Tolerance(std::abs(normed[i]) * (1 + std::abs(scale[i % c])) + std::abs(shift[i % c]), c);
@@ -105,24 +120,19 @@ TEST(Norms, WorkInPlaceOnAnyThreadsAndKeepNotANumberInItsRow) {
   std::vector<float> x = Random(rows * cols, 7);
   x[33 * cols + 130] = std::numeric_limits<float>::quiet_NaN();
   const std::vector<float> weight = Random(cols, 8);
-  using Norm = void (*)(const std::vector<float>& x, const float* weight, float* y, ThreadPool& pool);
-  const Norm norms[] = {[](const std::vector<float>& x, const float*, float* y, ThreadPool& pool) {
-                          LayerNorm(x.data(), rows, cols, 1e-6f, y, pool);
-                        },
-                        [](const std::vector<float>& x, const float* weight, float* y, ThreadPool& pool) {
-                          RmsNorm(x.data(), rows, cols, weight, 1e-6f, y, pool);
-                        },
-                        [](const std::vector<float>& x, const float* weight, float* y, ThreadPool& pool) {
-                          LayerNormModulate(x.data(), rows, cols, 1e-6f, weight, weight, y, pool);
-                        },
-                        [](const std::vector<float>& x, const float* weight, float* y, ThreadPool& pool) {
-                          ChannelNorm(x.data(), rows, cols, weight, y, pool);
-                        }};
+  using Norm = void (*)(ConstView x, const float* weight, View y, ThreadPool& pool);
+  const Norm norms[] = {
+      [](ConstView x, const float*, View y, ThreadPool& pool) { LayerNorm(x, 1e-6f, y, pool); },
+      [](ConstView x, const float* weight, View y, ThreadPool& pool) { RmsNorm(x, weight, 1e-6f, y, pool); },
+      [](ConstView x, const float* weight, View y, ThreadPool& pool) {
+        LayerNormModulate(x, 1e-6f, weight, weight, y, pool);
+      },
+      [](ConstView x, const float* weight, View y, ThreadPool& pool) { ChannelNorm(x, weight, y, pool); }};
   ForEachTarget([&] {
     for (const Norm& norm : norms) {
       std::vector<float> one(x.size()), in_place = x;
-      norm(x, weight.data(), one.data(), OneThread());
-      norm(in_place, weight.data(), in_place.data(), FourThreads());
+      norm(Rows(x, rows), weight.data(), Rows(one, rows), OneThread());
+      norm(Rows(in_place, rows), weight.data(), Rows(in_place, rows), FourThreads());
       ExpectSame(one, in_place);
       for (size_t i = 0; i < x.size(); ++i) ASSERT_EQ(std::isnan(one[i]), i / cols == 33) << i;
     }

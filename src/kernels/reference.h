@@ -7,32 +7,33 @@
 
 namespace qwen_image::reference {
 
-void MatMul(const float* x, int64_t rows, const WeightMatrix& w, const float* bias, float* y);
-void Attention(const float* q, const float* k, const float* v, const AttentionShape& shape, float* out);
+void MatMul(ConstView x, const WeightMatrix& w, const float* bias, View y);
+void AddMatMul(ConstView x, const WeightMatrix& w, View y);
+void Attention(ConstView q, ConstView k, ConstView v, const AttentionShape& shape, View out);
+void AttentionWeights(ConstView q, ConstView k, const AttentionShape& shape, float* weights);
+void AttentionEntropy(ConstView q, ConstView k, const AttentionShape& shape, int64_t max_queries,
+                      float* entropy);
 void Conv2d(const float* x, const Conv2dShape& shape, const float* weight, const float* bias, float* y);
 // The whole picture, y may be the residual.
 void Conv3x3(const Conv3x3Shape& shape, const WeightMatrix& weight, const Conv3x3Input& input,
              const float* bias, const float* residual, float* y);
 
-void LayerNorm(const float* x, int64_t rows, int64_t cols, float eps, float* y);
-void RmsNorm(const float* x, int64_t rows, int64_t cols, const float* weight, float eps, float* y);
-void ChannelNorm(const float* x, int64_t rows, int64_t cols, const float* gamma, float* y);
+void LayerNorm(ConstView x, float eps, View y);
+void RmsNorm(ConstView x, const float* weight, float eps, View y);
+void RmsNormHeads(View x, const float* weight, int64_t head_dim, float eps);
+void ChannelNorm(ConstView x, const float* gamma, View y);
 
-void Modulate(const float* x, int64_t rows, int64_t cols, const float* scale, const float* shift, float* y);
-void LayerNormModulate(const float* x, int64_t rows, int64_t cols, float eps, const float* scale,
-                       const float* shift, float* y);
-void AddGated(const float* x, int64_t rows, int64_t cols, const float* gate, float* y);
-void Add(const float* a, const float* b, int64_t count, float* y);
-void Silu(const float* x, int64_t count, float* y);
-void SiluMul(const float* gate, const float* up, int64_t count, float* y);
-void GeluTanh(const float* x, int64_t count, float* y);
-void Gelu(const float* x, int64_t count, float* y);
+void Modulate(ConstView x, const float* scale, const float* shift, View y);
+void LayerNormModulate(ConstView x, float eps, const float* scale, const float* shift, View y);
+void AddGated(ConstView x, const float* gate, View y);
+void Add(ConstView a, ConstView b, View y);
+void Silu(ConstView x, View y);
+void SiluMul(ConstView gate, ConstView up, View y);
+void GeluTanh(ConstView x, View y);
+void Gelu(ConstView x, View y);
 
-void RopeInterleaved(float* x, int64_t tokens, int64_t heads, int64_t head_dim, const float* cos,
-                     const float* sin);
-void RmsNormRope(float* x, int64_t tokens, int64_t heads, int64_t head_dim, const float* weight, float eps,
-                 const float* cos, const float* sin);
-void RopeHalves(float* x, int64_t tokens, int64_t heads, int64_t head_dim, const float* cos,
-                const float* sin);
+void RopeInterleaved(View x, const RopeAngles& angles);
+void RmsNormRope(View x, const float* weight, float eps, const RopeAngles& angles);
+void RopeHalves(View x, const RopeAngles& angles);
 
 }  // namespace qwen_image::reference

@@ -21,16 +21,19 @@ HWY_INLINE void RotatePair(float cos, float sin, float& a, float& b) {
 // A token's angles, the same for all of its heads, spread out to c c and -s s for each pair.
 class WideAngles {
  public:
-  explicit WideAngles(int64_t head_dim)
-      : head_dim_(head_dim), wide_cos_(ThreadScratch(2 * head_dim)), wide_sin_(wide_cos_ + head_dim) {}
+  explicit WideAngles(const RopeAngles& angles)
+      : angles_(angles),
+        head_dim_(angles.head_dim),
+        wide_cos_(ThreadScratch(2 * head_dim_)),
+        wide_sin_(wide_cos_ + head_dim_) {}
 
-  void Set(const float* cos, const float* sin) {
-    cos_ = cos;
-    sin_ = sin;
+  void SetToken(int64_t token) {
+    cos_ = angles_.cos + token * (head_dim_ / 2);
+    sin_ = angles_.sin + token * (head_dim_ / 2);
     for (int64_t i = 0; i < head_dim_ / 2; ++i) {
-      wide_cos_[2 * i] = wide_cos_[2 * i + 1] = cos[i];
-      wide_sin_[2 * i] = -sin[i];
-      wide_sin_[2 * i + 1] = sin[i];
+      wide_cos_[2 * i] = wide_cos_[2 * i + 1] = cos_[i];
+      wide_sin_[2 * i] = -sin_[i];
+      wide_sin_[2 * i + 1] = sin_[i];
     }
   }
 
@@ -50,6 +53,7 @@ class WideAngles {
   }
 
  private:
+  const RopeAngles& angles_;
   const int64_t head_dim_;
   float* const wide_cos_;
   float* const wide_sin_;
@@ -57,42 +61,42 @@ class WideAngles {
   const float* sin_ = nullptr;
 };
 
-void RopeInterleavedTokens(float* x, int64_t tokens, int64_t heads, int64_t head_dim, const float* cos,
-                           const float* sin) {
-  WideAngles angles(head_dim);
-  for (int64_t t = 0; t < tokens; ++t) {
-    angles.Set(cos + t * (head_dim / 2), sin + t * (head_dim / 2));
-    for (int64_t h = 0; h < heads; ++h, x += head_dim) angles.Rotate(x);
+void RopeInterleavedTokens(View x, const RopeAngles& angles, int64_t begin, int64_t end) {
+  WideAngles wide(angles);
+  for (int64_t t = begin; t < end; ++t) {
+    wide.SetToken(t);
+    for (int64_t c = 0; c < x.cols; c += angles.head_dim) wide.Rotate(x.row(t) + c);
   }
 }
 
-void RmsNormRopeTokens(float* x, int64_t tokens, int64_t heads, int64_t head_dim, const float* weight,
-                       float eps, const float* cos, const float* sin) {
-  WideAngles angles(head_dim);
-  for (int64_t t = 0; t < tokens; ++t) {
-    angles.Set(cos + t * (head_dim / 2), sin + t * (head_dim / 2));
-    for (int64_t h = 0; h < heads; ++h, x += head_dim) {
-      RmsNormRow(x, head_dim, weight, eps, x);
-      angles.Rotate(x);
+void RmsNormRopeTokens(View x, const float* weight, float eps, const RopeAngles& angles, int64_t begin,
+                       int64_t end) {
+  WideAngles wide(angles);
+  for (int64_t t = begin; t < end; ++t) {
+    wide.SetToken(t);
+    for (int64_t c = 0; c < x.cols; c += angles.head_dim) {
+      float* const head = x.row(t) + c;
+      RmsNormRow(head, angles.head_dim, weight, eps, head);
+      wide.Rotate(head);
     }
   }
 }
 
-void RopeHalvesTokens(float* tokens_x, int64_t tokens, int64_t heads, int64_t head_dim, int64_t stride,
-                      const float* cos, const float* sin) {
+void RopeHalvesTokens(View tokens, const RopeAngles& angles, int64_t begin, int64_t end) {
   const F32 d;
-  const int64_t half = head_dim / 2;
-  for (int64_t t = 0; t < tokens; ++t, cos += half, sin += half) {
-    float* x = tokens_x + t * stride;
-    for (int64_t h = 0; h < heads; ++h, x += head_dim) {
+  const int64_t half = angles.head_dim / 2;
+  for (int64_t t = begin; t < end; ++t) {
+    const float *cos = angles.cos + t * half, *sin = angles.sin + t * half;
+    float* x = tokens.row(t);
+    for (int64_t c = 0; c < tokens.cols; c += angles.head_dim, x += angles.head_dim) {
       int64_t i = 0;
       for (; i + kLanes <= half; i += kLanes) {
         const VF32 a = hn::LoadU(d, x + i);
         const VF32 b = hn::LoadU(d, x + half + i);
-        const VF32 c = hn::LoadU(d, cos + i);
-        const VF32 s = hn::LoadU(d, sin + i);
-        hn::StoreU(hn::NegMulAdd(b, s, hn::Mul(a, c)), d, x + i);
-        hn::StoreU(hn::MulAdd(a, s, hn::Mul(b, c)), d, x + half + i);
+        const VF32 co = hn::LoadU(d, cos + i);
+        const VF32 si = hn::LoadU(d, sin + i);
+        hn::StoreU(hn::NegMulAdd(b, si, hn::Mul(a, co)), d, x + i);
+        hn::StoreU(hn::MulAdd(a, si, hn::Mul(b, co)), d, x + half + i);
       }
       for (; i < half; ++i) RotatePair(cos[i], sin[i], x[i], x[half + i]);
     }
@@ -110,33 +114,31 @@ HWY_EXPORT(RopeInterleavedTokens);
 HWY_EXPORT(RmsNormRopeTokens);
 HWY_EXPORT(RopeHalvesTokens);
 
-void RopeInterleaved(float* x, int64_t tokens, int64_t heads, int64_t head_dim, const float* cos,
-                     const float* sin, ThreadPool& pool) {
-  const int64_t size = heads * head_dim;
-  ForPieces(tokens, size * static_cast<int64_t>(sizeof(float)), pool, [&](int64_t begin, int64_t end) {
-    const int64_t angle = begin * (head_dim / 2);
-    HWY_DYNAMIC_DISPATCH(RopeInterleavedTokens)
-    (x + begin * size, end - begin, heads, head_dim, cos + angle, sin + angle);
+namespace {
+
+// Calls task(begin, end) for parts of x's tokens.
+template <class Task>
+void ForTokens(View x, ThreadPool& pool, const Task& task) {
+  ForPieces(x.rows, x.cols * static_cast<int64_t>(sizeof(float)), pool, task);
+}
+
+}  // namespace
+
+void RopeInterleaved(View x, const RopeAngles& angles, ThreadPool& pool) {
+  ForTokens(x, pool, [&](int64_t begin, int64_t end) {
+    HWY_DYNAMIC_DISPATCH(RopeInterleavedTokens)(x, angles, begin, end);
   });
 }
 
-void RmsNormRope(float* x, int64_t tokens, int64_t heads, int64_t head_dim, const float* weight, float eps,
-                 const float* cos, const float* sin, ThreadPool& pool) {
-  const int64_t size = heads * head_dim;
-  ForPieces(tokens, size * static_cast<int64_t>(sizeof(float)), pool, [&](int64_t begin, int64_t end) {
-    const int64_t angle = begin * (head_dim / 2);
-    HWY_DYNAMIC_DISPATCH(RmsNormRopeTokens)
-    (x + begin * size, end - begin, heads, head_dim, weight, eps, cos + angle, sin + angle);
+void RmsNormRope(View x, const float* weight, float eps, const RopeAngles& angles, ThreadPool& pool) {
+  ForTokens(x, pool, [&](int64_t begin, int64_t end) {
+    HWY_DYNAMIC_DISPATCH(RmsNormRopeTokens)(x, weight, eps, angles, begin, end);
   });
 }
 
-void RopeHalves(float* x, int64_t tokens, int64_t heads, int64_t head_dim, int64_t stride, const float* cos,
-                const float* sin, ThreadPool& pool) {
-  const int64_t size = heads * head_dim;
-  ForPieces(tokens, size * static_cast<int64_t>(sizeof(float)), pool, [&](int64_t begin, int64_t end) {
-    const int64_t angle = begin * (head_dim / 2);
-    HWY_DYNAMIC_DISPATCH(RopeHalvesTokens)
-    (x + begin * stride, end - begin, heads, head_dim, stride, cos + angle, sin + angle);
+void RopeHalves(View x, const RopeAngles& angles, ThreadPool& pool) {
+  ForTokens(x, pool, [&](int64_t begin, int64_t end) {
+    HWY_DYNAMIC_DISPATCH(RopeHalvesTokens)(x, angles, begin, end);
   });
 }
 

@@ -30,8 +30,8 @@ void ExpectSameProduct(int64_t rows, const WeightMatrix& w) {
   const std::vector<float> x = Random(rows * w.cols, 1);
   std::vector<float> want(static_cast<size_t>(rows * w.rows)), got(want.size(), -777.0f);
   ForEachTarget([&] {
-    MatMul(x.data(), rows, plain, nullptr, want.data(), FourThreads());
-    MatMul(x.data(), rows, w, nullptr, got.data(), FourThreads());
+    MatMul(Rows(x, rows), plain, nullptr, Rows(want, rows), FourThreads());
+    MatMul(Rows(x, rows), w, nullptr, Rows(got, rows), FourThreads());
     ExpectSame(got, want);
   });
 }

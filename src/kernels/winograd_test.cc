@@ -151,8 +151,8 @@ TEST(Conv3x3, NormsAsTheNormDoes) {
   const Case c({37, 20, 11, 9});
   ForEachTarget([&] {
     Case normed = c;
-    ChannelNorm(c.x.data(), 11 * 9, 37, c.gamma.data(), normed.x.data(), FourThreads());
-    Silu(normed.x.data(), static_cast<int64_t>(normed.x.size()), normed.x.data(), FourThreads());
+    ChannelNorm(Rows(c.x, 11 * 9), c.gamma.data(), Rows(normed.x, 11 * 9), FourThreads());
+    Silu(Rows(normed.x), Rows(normed.x), FourThreads());
     ExpectSame(c.Run(true, false, FourThreads()), normed.Run(false, false, FourThreads()));
   });
 }

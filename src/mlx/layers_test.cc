@@ -214,8 +214,8 @@ TEST(MlxActivations, AreTheKernelsFunctions) {
   x.insert(x.end(), {0.0f, -0.0f, 30.0f, -30.0f, 1000.0f, -1000.0f, 25000.0f, 1e-6f});
   const auto count = static_cast<int64_t>(x.size());
   std::vector<float> want(x.size());
-  const auto expect = [&](array (*on_device)(const array&), void (*on_host)(const float*, int64_t, float*)) {
-    on_host(x.data(), count, want.data());
+  const auto expect = [&](array (*on_device)(const array&), void (*on_host)(ConstView, View)) {
+    on_host({x.data(), 1, count}, {want.data(), 1, count});
     // Both sums of 1 + tanh or erf cancel below −1: of |x| a few units are left.
     testing::ExpectNear(ValuesOf(on_device(ToDevice(x))), want,
                         [&](int64_t i) { return 8 * testing::kUnit * std::abs(x[static_cast<size_t>(i)]); });
@@ -231,9 +231,9 @@ class MlxRope : public ::testing::Test {
  protected:
   static constexpr int64_t kTokens = 5, kHeads = 3, kHeadDim = 8;
   void Expect(array (*on_device)(const array&, const array&, const array&),
-              void (*on_host)(float*, int64_t, int64_t, int64_t, const float*, const float*)) {
+              void (*on_host)(View, const RopeAngles&)) {
     std::vector<float> want = x_;
-    on_host(want.data(), kTokens, kHeads, kHeadDim, cos_.data(), sin_.data());
+    on_host({want.data(), kTokens, kHeads * kHeadDim}, {cos_.data(), sin_.data(), kHeadDim});
     const Shape shape = {1, kTokens, kHeads, kHeadDim}, table = {kTokens, kHeadDim / 2};
     const array x = ToDevice(x_.data(), shape), cos = ToDevice(cos_.data(), table),
                 sin = ToDevice(sin_.data(), table);
@@ -268,16 +268,11 @@ TEST(MlxAttention, AllHeadsSharedHeadsAndCausal) {
                                  k = Random(keys * kv_heads * head_dim, 2),
                                  v = Random(keys * kv_heads * head_dim, 3);
         std::vector<float> want(q.size());
-        reference::Attention(q.data(), k.data(), v.data(),
-                             {.queries = queries,
-                              .keys = keys,
-                              .heads = heads,
-                              .kv_heads = kv_heads,
-                              .head_dim = head_dim,
-                              .q_stride = heads * head_dim,
-                              .kv_stride = kv_heads * head_dim,
-                              .causal = mask == Mask::kCausal},
-                             want.data());
+        reference::Attention(
+            {q.data(), queries, heads * head_dim}, {k.data(), keys, kv_heads * head_dim},
+            {v.data(), keys, kv_heads * head_dim},
+            {.heads = heads, .kv_heads = kv_heads, .head_dim = head_dim, .causal = mask == Mask::kCausal},
+            {want.data(), queries, heads * head_dim});
         const Shape kv_shape = {1, keys, kv_heads, head_dim};
         const array got = Attention(ToDevice(q.data(), {1, queries, heads, head_dim}),
                                     ToDevice(k.data(), kv_shape), ToDevice(v.data(), kv_shape), mask);
@@ -296,7 +291,7 @@ TEST(MlxNorms, AStreamOfHugeNumbersKeepsWhatIsAddedToIt) {
   const std::vector<float> added = Random(64, 2, 1000.0f);
   std::vector<float> sum(64), want(64);
   for (size_t i = 0; i < 64; ++i) sum[i] = stream[i] + added[i];
-  reference::LayerNorm(sum.data(), 1, 64, 1e-6f, want.data());
+  reference::LayerNorm({sum.data(), 1, 64}, 1e-6f, {want.data(), 1, 64});
   const array on_device = ToDevice(stream.data(), {1, 64}) + ToDevice(added.data(), {1, 64});
   EXPECT_LE(testing::Nmse(ValuesOf(mx::fast::layer_norm(on_device, {}, {}, 1e-6f)), want), kLayer);
 }

@@ -63,7 +63,9 @@ array Transformer::Attend(const Qkv& txt, const Qkv& img, ThreadPool* pool, cons
   const array q = mx::concatenate({txt.q, img.q}, 1), k = mx::concatenate({txt.k, img.k}, 1);
   if (WantsAttention(tap)) {
     const Tensor query = ToHost(q), key = ToHost(k);
-    ShowAttention(query, key, JointAttention(config_, q.shape(1)), *pool, tap);
+    const int64_t tokens = q.shape(1), dim = config_.inner_dim();
+    ShowAttention({query.data(), tokens, dim}, {key.data(), tokens, dim}, JointAttention(config_), *pool,
+                  tap);
   }
   array attn_output = Attention(q, k, mx::concatenate({txt.v, img.v}, 1));
   TapArray(tap, ":attn_output", attn_output);

@@ -54,14 +54,14 @@ struct Linear {
       const Int8Product product = ProductOf(quantized, y);
       Int8MatMul({&product, 1}, pool);
     } else {
-      MatMul(x, rows, weight, bias_data(), y, pool);
+      MatMul({x, rows, weight.cols}, weight, bias_data(), {y, rows, weight.rows}, pool);
     }
     for (const LowRankUpdate& update : updates) AddUpdate(update, x, rows, y, pool);
   }
 
   // For those who have the input in 8 bits already, and add no updates.
   Int8Product ProductOf(const Int8Activations& x, float* y) const {
-    return {.x = &x, .w = &weight, .bias = bias_data(), .y = y};
+    return {.x = &x, .w = &weight, .bias = bias_data(), .y = {y, x.rows(), weight.rows}};
   }
 
   const float* bias_data() const { return bias.empty() ? nullptr : bias.data(); }
@@ -70,9 +70,9 @@ struct Linear {
   static void AddUpdate(const LowRankUpdate& update, const float* x, int64_t rows, float* y,
                         ThreadPool& pool) {
     Tensor hidden({rows, update.down.rows});
-    MatMul(x, rows, update.down, nullptr, hidden.data(), pool);
+    MatMul({x, rows, update.down.cols}, update.down, nullptr, ViewOf(hidden), pool);
     for (int64_t i = 0; i < hidden.size(); ++i) hidden[i] *= update.factor;
-    AddMatMul(hidden.data(), rows, update.up, y, pool);
+    AddMatMul(ViewOf(hidden), update.up, {y, rows, update.up.rows}, pool);
   }
 };
 

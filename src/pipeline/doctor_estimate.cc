@@ -19,7 +19,9 @@ StepEstimate::StepEstimate(const Transformer& transformer, ThreadPool& pool) : c
       transformer.store().Find("transformer_blocks.0.img_mlp.net.0.proj.weight")->Matrix();
   const std::vector<float> x(static_cast<size_t>(kTokens * matrix.cols), 0.5f);
   std::vector<float> y(static_cast<size_t>(kTokens * matrix.rows));
-  const auto multiply = [&] { MatMul(x.data(), kTokens, matrix, nullptr, y.data(), pool); };
+  const auto multiply = [&] {
+    MatMul({x.data(), kTokens, matrix.cols}, matrix, nullptr, {y.data(), kTokens, matrix.rows}, pool);
+  };
   multiply();  // brings the weights into memory
   using Clock = std::chrono::steady_clock;
   constexpr std::chrono::duration<double> kPatience(0.3);

@@ -77,21 +77,14 @@ void TextEncoder::RunSelfAttention(const SelfAttention& w, const Tensor& x, cons
   w.v_proj(x.data(), tokens, v.data(), pool);
   tap("v_proj", v);
 
-  const float *const cos = rope.cos.data(), *const sin = rope.sin.data();
-  RopeHalves(q.data(), tokens, heads, head_dim, heads * head_dim, cos, sin, pool);
-  RopeHalves(k.data(), tokens, kv_heads, head_dim, kv_heads * head_dim, cos, sin, pool);
+  const RopeAngles angles = {rope.cos.data(), rope.sin.data(), head_dim};
+  RopeHalves(ViewOf(q), angles, pool);
+  RopeHalves(ViewOf(k), angles, pool);
 
   Tensor attended({1, tokens, heads * head_dim});
-  Attention(q.data(), k.data(), v.data(),
-            {.queries = tokens,
-             .keys = tokens,
-             .heads = heads,
-             .kv_heads = kv_heads,
-             .head_dim = head_dim,
-             .q_stride = heads * head_dim,
-             .kv_stride = kv_heads * head_dim,
-             .causal = true},
-            attended.data(), pool);
+  Attention(ViewOf(q), ViewOf(k), ViewOf(v),
+            {.heads = heads, .kv_heads = kv_heads, .head_dim = head_dim, .causal = true}, ViewOf(attended),
+            pool);
 
   w.o_proj(attended.data(), tokens, out.data(), pool);
   tap("o_proj", out);
@@ -104,28 +97,27 @@ void TextEncoder::RunMlp(const Mlp& w, const Tensor& x, Tensor& out, ThreadPool&
   tap("gate_proj", gate);
   w.up_proj(x.data(), tokens, up.data(), pool);
   tap("up_proj", up);
-  SiluMul(gate.data(), up.data(), gate.size(), gate.data(), pool);
+  SiluMul(ViewOf(gate), ViewOf(up), ViewOf(gate), pool);
   w.down_proj(gate.data(), tokens, out.data(), pool);
   tap("down_proj", out);
 }
 
 void TextEncoder::RunLayer(const Layer& w, Tensor& hidden_states, const Rope& rope, ThreadPool& pool,
                            const Tap& tap) const {
-  const int64_t tokens = hidden_states.dim(1), hidden = config_.hidden_size;
   const float eps = static_cast<float>(config_.rms_norm_eps);
   Tensor normed(hidden_states.shape()), out(hidden_states.shape());
 
-  RmsNorm(hidden_states.data(), tokens, hidden, w.input_layernorm.data(), eps, normed.data(), pool);
+  RmsNorm(ViewOf(hidden_states), w.input_layernorm.data(), eps, ViewOf(normed), pool);
   tap("input_layernorm", normed);
   RunSelfAttention(w.self_attn, normed, rope, out, pool, tap.Under("self_attn."));
   tap("self_attn", out);
-  Add(hidden_states.data(), out.data(), out.size(), hidden_states.data(), pool);
+  Add(ViewOf(hidden_states), ViewOf(out), ViewOf(hidden_states), pool);
 
-  RmsNorm(hidden_states.data(), tokens, hidden, w.post_attention_layernorm.data(), eps, normed.data(), pool);
+  RmsNorm(ViewOf(hidden_states), w.post_attention_layernorm.data(), eps, ViewOf(normed), pool);
   tap("post_attention_layernorm", normed);
   RunMlp(w.mlp, normed, out, pool, tap.Under("mlp."));
   tap("mlp", out);
-  Add(hidden_states.data(), out.data(), out.size(), hidden_states.data(), pool);
+  Add(ViewOf(hidden_states), ViewOf(out), ViewOf(hidden_states), pool);
 }
 
 Tensor TextEncoder::RunLayers(Tensor hidden_states, const Rope& rope, const Compute& compute,
@@ -136,8 +128,8 @@ Tensor TextEncoder::RunLayers(Tensor hidden_states, const Rope& rope, const Comp
     RunLayer(weights_.layers[i], hidden_states, rope, compute.pool, tap.Under("layers.", index, "."));
     tap.Under("layers.", index, "")("", hidden_states);
   }
-  RmsNorm(hidden_states.data(), hidden_states.dim(1), config_.hidden_size, weights_.norm.data(),
-          static_cast<float>(config_.rms_norm_eps), hidden_states.data(), compute.pool);
+  RmsNorm(ViewOf(hidden_states), weights_.norm.data(), static_cast<float>(config_.rms_norm_eps),
+          ViewOf(hidden_states), compute.pool);
   tap("norm", hidden_states);
   return hidden_states;
 }

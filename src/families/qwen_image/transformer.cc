@@ -37,7 +37,7 @@ Tensor Transformer::EmbedTimestep(float timestep, ThreadPool& pool, const Tap& t
   Tensor hidden({rows, config_.inner_dim()}), temb({rows, config_.inner_dim()});
   weights_.time_linear_1(time_proj.data(), rows, hidden.data(), pool);
   tap("time_text_embed.timestep_embedder.linear_1", hidden);
-  Silu(hidden.data(), hidden.size(), hidden.data(), pool);
+  Silu(ViewOf(hidden), ViewOf(hidden), pool);
   weights_.time_linear_2(hidden.data(), rows, temb.data(), pool);
   tap("time_text_embed.timestep_embedder.linear_2", temb);
   tap("time_text_embed.timestep_embedder", temb);
@@ -58,14 +58,13 @@ Transformer::Sequence Transformer::Embed(const Tensor& latents, const Prompt& pr
   prompt.tap("img_in", sequence.img);
 
   Tensor txt_normed(prompt.embeds.shape());
-  RmsNorm(prompt.embeds.data(), txt_tokens, config_.joint_attention_dim, weights_.txt_norm.data(),
-          kTransformerEps, txt_normed.data(), pool);
+  RmsNorm(ViewOf(prompt.embeds), weights_.txt_norm.data(), kTransformerEps, ViewOf(txt_normed), pool);
   prompt.tap("txt_norm", txt_normed);
   weights_.txt_in(txt_normed.data(), txt_tokens, sequence.txt.data(), pool);
   prompt.tap("txt_in", sequence.txt);
 
   Tensor temb = EmbedTimestep(timestep, pool, prompt.tap);
-  Silu(temb.data(), temb.size(), temb.data(), pool);  // every use of it starts with one
+  Silu(ViewOf(temb), ViewOf(temb), pool);  // every use of it starts with one
   sequence.silu_temb = std::move(temb);
   return sequence;
 }
@@ -79,9 +78,10 @@ Tensor Transformer::ProjectOut(Sequence& sequence, ThreadPool& pool) const {
   Tensor norm_out_mod({1, 2 * dim});  // here the order is [scale, shift]
   weights_.norm_out_linear(sequence.silu_temb.data(), 1, norm_out_mod.data(), pool);
   tap("norm_out.linear", norm_out_mod);
-  LayerNorm(img.data(), tokens, dim, kTransformerEps, img.data(), pool);
+  const View rows = ViewOf(img).Rows(0, tokens);
+  LayerNorm(rows, kTransformerEps, rows, pool);
   tap("norm_out.norm", img);
-  Modulate(img.data(), tokens, dim, norm_out_mod.data(), norm_out_mod.data() + dim, img.data(), pool);
+  Modulate(rows, norm_out_mod.data(), norm_out_mod.data() + dim, rows, pool);
   tap("norm_out", img);
 
   Tensor velocity({1, tokens, out});

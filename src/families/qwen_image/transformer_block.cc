@@ -6,27 +6,23 @@ namespace qwen_image {
 
 bool WantsAttention(const Tap& tap) { return tap.Wants(":attn_weights") || tap.Wants(":attn_entropy"); }
 
-AttentionShape JointAttention(const TransformerConfig& config, int64_t tokens) {
-  return {.queries = tokens,
-          .keys = tokens,
-          .heads = config.num_attention_heads,
+AttentionShape JointAttention(const TransformerConfig& config) {
+  return {.heads = config.num_attention_heads,
           .kv_heads = config.num_attention_heads,
-          .head_dim = config.attention_head_dim,
-          .q_stride = config.inner_dim(),
-          .kv_stride = config.inner_dim()};
+          .head_dim = config.attention_head_dim};
 }
 
-void ShowAttention(const Tensor& query, const Tensor& key, const AttentionShape& shape, ThreadPool& pool,
+void ShowAttention(ConstView query, ConstView key, const AttentionShape& shape, ThreadPool& pool,
                    const Tap& tap) {
   constexpr int64_t kSampledQueries = 64;  // enough for a mean over a head
   if (tap.Wants(":attn_weights")) {
-    Tensor weights({1, shape.heads, shape.queries, shape.keys});
-    AttentionWeights(query.data(), key.data(), shape, weights.data(), pool);
+    Tensor weights({1, shape.heads, query.rows, key.rows});
+    AttentionWeights(query, key, shape, weights.data(), pool);
     tap(":attn_weights", weights);
   }
   if (tap.Wants(":attn_entropy")) {
     Tensor entropy({1, shape.heads});
-    AttentionEntropy(query.data(), key.data(), shape, kSampledQueries, entropy.data(), pool);
+    AttentionEntropy(query, key, shape, kSampledQueries, entropy.data(), pool);
     tap(":attn_entropy", entropy);
   }
 }
@@ -43,17 +39,17 @@ void Transformer::NormAndModulate(const Tensor& hidden_states, const Modulation&
                                   const Tap& tap) const {
   const int64_t dim = config_.inner_dim(), tokens = hidden_states.dim(1);
   if (tap) {
-    LayerNorm(hidden_states.data(), tokens, dim, kTransformerEps, x, pool);
+    LayerNorm(ViewOf(hidden_states), kTransformerEps, {x, tokens, dim}, pool);
     tap(norm, x, {1, tokens, dim});
   }
   for (const auto& [span, mod] : modulation) {
     const float *shift = mod + (part + kShift) * dim, *scale = mod + (part + kScale) * dim;
-    float* rows = x + span.begin * dim;
+    const View rows = {x + span.begin * dim, span.count, dim};
     if (tap) {
-      Modulate(rows, span.count, dim, scale, shift, rows, pool);
+      Modulate(rows, scale, shift, rows, pool);
     } else {
-      LayerNormModulate(hidden_states.row(span.begin), span.count, dim, kTransformerEps, scale, shift, rows,
-                        pool);
+      LayerNormModulate(ViewOf(hidden_states).Rows(span.begin, span.count), kTransformerEps, scale, shift,
+                        rows, pool);
     }
   }
   tap(modulated, x, {1, tokens, dim});
@@ -84,12 +80,12 @@ void Transformer::AddGatedBranch(const Modulation& modulation, int64_t part, con
   const int64_t dim = config_.inner_dim();
   if (s.token_gates.size() > 0) {
     for (int64_t i = 0; i < hidden_states.dim(1); ++i)
-      AddGated(s.branch.row(i), 1, dim, s.token_gates.row(i), hidden_states.row(i), pool);
+      AddGated({s.branch.row(i), 1, dim}, s.token_gates.row(i), {hidden_states.row(i), 1, dim}, pool);
     return;
   }
   for (const auto& [span, mod] : modulation) {
-    AddGated(s.branch.row(span.begin), span.count, dim, mod + (part + kGate) * dim,
-             hidden_states.row(span.begin), pool);
+    AddGated({s.branch.row(span.begin), span.count, dim}, mod + (part + kGate) * dim,
+             ViewOf(hidden_states).Rows(span.begin, span.count), pool);
   }
 }
 
@@ -112,19 +108,20 @@ void Transformer::ProjectQkv(const Stream& w, const Tensor& hidden_states, const
   w.to_v(x, span.count, v, pool);
   tap(names.to_v, v, flat);
 
-  const float *cos = rope.cos.row(span.begin), *sin = rope.sin.row(span.begin);
+  const RopeAngles angles = {rope.cos.row(span.begin), rope.sin.row(span.begin), head_dim};
+  const View q_view = {q, span.count, dim}, k_view = {k, span.count, dim};
   if (!tap) {
-    RmsNormRope(q, span.count, heads, head_dim, w.norm_q.data(), kTransformerEps, cos, sin, pool);
-    RmsNormRope(k, span.count, heads, head_dim, w.norm_k.data(), kTransformerEps, cos, sin, pool);
+    RmsNormRope(q_view, w.norm_q.data(), kTransformerEps, angles, pool);
+    RmsNormRope(k_view, w.norm_k.data(), kTransformerEps, angles, pool);
     return;
   }
-  RmsNorm(q, span.count * heads, head_dim, w.norm_q.data(), kTransformerEps, q, pool);
+  RmsNormHeads(q_view, w.norm_q.data(), head_dim, kTransformerEps, pool);
   tap(names.norm_q, q, split);
-  RmsNorm(k, span.count * heads, head_dim, w.norm_k.data(), kTransformerEps, k, pool);
+  RmsNormHeads(k_view, w.norm_k.data(), head_dim, kTransformerEps, pool);
   tap(names.norm_k, k, split);
-  RopeInterleaved(q, span.count, heads, head_dim, cos, sin, pool);
+  RopeInterleaved(q_view, angles, pool);
   tap(names.query_rope, q, split);
-  RopeInterleaved(k, span.count, heads, head_dim, cos, sin, pool);
+  RopeInterleaved(k_view, angles, pool);
   tap(names.key_rope, k, split);
 }
 
@@ -150,7 +147,8 @@ void Transformer::RunMlp(const Stream& w, Tensor& hidden_states, const Modulatio
 
   w.mlp.proj(x, tokens, s.mlp_hidden.data(), pool);
   tap(names.mlp_proj, s.mlp_hidden.data(), wide);
-  GeluTanh(s.mlp_hidden.data(), tokens * 4 * dim, s.mlp_hidden.data(), pool);
+  const View hidden = {s.mlp_hidden.data(), tokens, 4 * dim};
+  GeluTanh(hidden, hidden, pool);
   tap(names.mlp_gelu, s.mlp_hidden.data(), wide);
   w.mlp.out(s.mlp_hidden.data(), tokens, s.branch.data(), pool);
   tap(names.mlp_out, s.branch.data(), flat);
@@ -161,9 +159,10 @@ void Transformer::RunMlp(const Stream& w, Tensor& hidden_states, const Modulatio
 }
 
 void Transformer::Attend(int64_t tokens, Scratch& s, ThreadPool& pool, const Tap& tap) const {
-  const AttentionShape shape = JointAttention(config_, tokens);
-  ShowAttention(s.query, s.key, shape, pool, tap);
-  Attention(s.query.data(), s.key.data(), s.value.data(), shape, s.attn_output.data(), pool);
+  const AttentionShape shape = JointAttention(config_);
+  const auto rows = [&](Tensor& x) { return View(x.data(), tokens, config_.inner_dim()); };
+  ShowAttention(rows(s.query), rows(s.key), shape, pool, tap);
+  Attention(rows(s.query), rows(s.key), rows(s.value), shape, rows(s.attn_output), pool);
   tap(":attn_output", s.attn_output.data(), {1, tokens, config_.inner_dim()});
 }
 

@@ -44,8 +44,8 @@ void Transformer::QuantizeModulated(const Tensor& hidden_states, const Modulatio
   const auto modulated = [&](int64_t row, float* buffer) {
     const bool late = row >= modulation.back().span.begin;
     const float* mod = late ? modulation.back().mod : modulation.front().mod;
-    LayerNormModulate(hidden_states.row(row), 1, cols, kTransformerEps, mod + (part + kScale) * cols,
-                      mod + (part + kShift) * cols, buffer, pool);
+    LayerNormModulate({hidden_states.row(row), 1, cols}, kTransformerEps, mod + (part + kScale) * cols,
+                      mod + (part + kShift) * cols, {buffer, 1, cols}, pool);
     return static_cast<const float*>(buffer);
   };
   to.Quantize(hidden_states.dim(1), cols, layer.int8_group, Int8Fineness::kWhereNeeded, modulated, pool);
@@ -64,7 +64,6 @@ Int8Product Transformer::Gated(const Linear& layer, const Int8Activations& x, co
 }
 
 void Transformer::RunBlockFused(const Block& w, Sequence& sequence, Scratch& s, ThreadPool& pool) const {
-  const int64_t heads = config_.num_attention_heads, head_dim = config_.attention_head_dim;
   Tensor &img = sequence.img, &txt = sequence.txt;
   const int64_t txt_tokens = txt.dim(1), img_tokens = img.dim(1);
   const Modulation img_mod = ImgModulation(sequence, s), txt_mod = {{{0, txt_tokens}, s.txt_mod.data()}};
@@ -80,8 +79,9 @@ void Transformer::RunBlockFused(const Block& w, Sequence& sequence, Scratch& s, 
                              w.txt.to_v.ProductOf(s.txt_int8, s.value.data())};
   Int8MatMul(qkv, pool);
   const auto norm_and_rope = [&](Tensor& x, int64_t first, int64_t count, const std::vector<float>& norm) {
-    RmsNormRope(x.row(first), count, heads, head_dim, norm.data(), kTransformerEps,
-                sequence.rope.cos.row(first), sequence.rope.sin.row(first), pool);
+    RmsNormRope({x.row(first), count, config_.inner_dim()}, norm.data(), kTransformerEps,
+                {sequence.rope.cos.row(first), sequence.rope.sin.row(first), config_.attention_head_dim},
+                pool);
   };
   norm_and_rope(s.query, txt_tokens, img_tokens, w.img.norm_q);
   norm_and_rope(s.key, txt_tokens, img_tokens, w.img.norm_k);

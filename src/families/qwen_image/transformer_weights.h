@@ -85,10 +85,10 @@ struct RopeTable {
 RopeTable MakeRope(const TransformerConfig& config, int64_t text_tokens, std::span<const TokenGrid> pictures);
 
 // The attention of a block over text and picture together.
-AttentionShape JointAttention(const TransformerConfig& config, int64_t tokens);
+AttentionShape JointAttention(const TransformerConfig& config);
 // What the attention itself never holds in memory; computed beside it, and only for listeners who ask.
 bool WantsAttention(const Tap& tap);
-void ShowAttention(const Tensor& query, const Tensor& key, const AttentionShape& shape, ThreadPool& pool,
+void ShowAttention(ConstView query, ConstView key, const AttentionShape& shape, ThreadPool& pool,
                    const Tap& tap);
 
 // The sinusoids of the timestep, [1, channels]; with zero_cond_t [2, channels]: the second row is for t = 0,

@@ -72,7 +72,7 @@ class VaePass {
 
   Tensor Norm(const std::vector<float>& gamma, const Tensor& x) const {
     Tensor y(x.shape());
-    ChannelNorm(x.data(), x.dim(0) * x.dim(1), x.dim(2), gamma.data(), y.data(), compute_.pool);
+    ChannelNorm(ViewOf(x), gamma.data(), ViewOf(y), compute_.pool);
     return y;
   }
 
@@ -92,25 +92,19 @@ class VaePass {
   void Run(const VaeWeights::AttentionBlock& w, Tensor& x, const Tap& tap) const {
     compute_.cancel.ThrowIfCancelled();
     const Tap inside = tap.Under(".");
-    const int64_t height = x.dim(0), width = x.dim(1), channels = x.dim(2), pixels = height * width;
+    const int64_t channels = x.dim(2);
     Tensor y = Norm(w.norm, x);
     TapPicture(inside, "norm", y, Frames::kNone);
     Tensor qkv = Conv(w.to_qkv, y);
     TapPicture(inside, "to_qkv", qkv, Frames::kNone);
 
-    Attention(qkv.data(), qkv.data() + channels, qkv.data() + 2 * channels,
-              {.queries = pixels,
-               .keys = pixels,
-               .heads = 1,
-               .kv_heads = 1,
-               .head_dim = channels,
-               .q_stride = 3 * channels,
-               .kv_stride = 3 * channels},
-              y.data(), compute_.pool);
+    const ConstView all = ViewOf(qkv);
+    Attention(all.Cols(0, channels), all.Cols(channels, channels), all.Cols(2 * channels, channels),
+              {.heads = 1, .kv_heads = 1, .head_dim = channels}, ViewOf(y), compute_.pool);
 
     y = Conv(w.proj, y);
     TapPicture(inside, "proj", y, Frames::kNone);
-    Add(x.data(), y.data(), y.size(), x.data(), compute_.pool);
+    Add(ViewOf(x), ViewOf(y), ViewOf(x), compute_.pool);
     TapPicture(tap, "", x);
   }
 
@@ -193,7 +187,7 @@ class VaePass {
     if (!tap.Wants(name)) return {.x = x.data(), .norm_gamma = gamma.data()};
     seen = Norm(gamma, x);
     TapPicture(tap, name, seen);
-    Silu(seen.data(), seen.size(), seen.data(), compute_.pool);
+    Silu(ViewOf(seen), ViewOf(seen), compute_.pool);
     return {.x = seen.data()};
   }
 
@@ -228,7 +222,7 @@ class VaePass {
                done, next},
               compute_.pool);
       TapPicture(tap, "conv2", seen_conv2);
-      if (apart) Add(seen_conv2.data(), sum.data(), sum.size(), sum.data(), compute_.pool);
+      if (apart) Add(ViewOf(seen_conv2), ViewOf(sum), ViewOf(sum), compute_.pool);
 
       std::copy(hidden.row(0) + (next - 1 - first) * line, hidden.row(0) + (ahead - first) * line,
                 hidden.row(0));

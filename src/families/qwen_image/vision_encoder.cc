@@ -112,19 +112,13 @@ void VisionEncoder::RunAttention(const Block& w, const Layout& layout, Buffers& 
   tap("qkv", b.qkv, {patches, stride});
 
   // q and k are neighbours.
-  RopeHalves(b.qkv, patches, 2 * heads, head_dim, stride, layout.cos.data(), layout.sin.data(), pool);
+  RopeHalves({b.qkv, patches, 2 * hidden, stride}, {layout.cos.data(), layout.sin.data(), head_dim}, pool);
   int64_t begin = 0;
   for (const int64_t end : w.full_attention ? layout.frame_ends : layout.window_ends) {
-    const float* const q = b.qkv + begin * stride;
-    Attention(q, q + hidden, q + 2 * hidden,
-              {.queries = end - begin,
-               .keys = end - begin,
-               .heads = heads,
-               .kv_heads = heads,
-               .head_dim = head_dim,
-               .q_stride = stride,
-               .kv_stride = stride},
-              b.attended + begin * hidden, pool);
+    const ConstView qkv = ConstView(b.qkv, patches, stride).Rows(begin, end - begin);
+    Attention(qkv.Cols(0, hidden), qkv.Cols(hidden, hidden), qkv.Cols(2 * hidden, hidden),
+              {.heads = heads, .kv_heads = heads, .head_dim = head_dim},
+              {b.attended + begin * hidden, end - begin, hidden}, pool);
     begin = end;
   }
   w.attn.proj(b.attended, patches, b.out.data(), pool);
@@ -137,36 +131,35 @@ void VisionEncoder::RunMlp(const Mlp& w, Buffers& b, ThreadPool& pool, const Tap
   tap("gate_proj", b.gate, {patches, intermediate});
   w.up_proj(b.normed.data(), patches, b.up, pool);
   tap("up_proj", b.up, {patches, intermediate});
-  SiluMul(b.gate, b.up, patches * intermediate, b.gate, pool);
+  SiluMul({b.gate, patches, intermediate}, {b.up, patches, intermediate}, {b.gate, patches, intermediate},
+          pool);
   w.down_proj(b.gate, patches, b.out.data(), pool);
   tap("down_proj", b.out);
 }
 
 void VisionEncoder::RunBlock(const Block& w, Tensor& hidden_states, const Layout& layout, Buffers& b,
                              ThreadPool& pool, const Tap& tap) const {
-  const int64_t patches = hidden_states.dim(0), hidden = config_.hidden_size;
-  RmsNorm(hidden_states.data(), patches, hidden, w.norm1.data(), kVisionEncoderEps, b.normed.data(), pool);
+  RmsNorm(ViewOf(hidden_states), w.norm1.data(), kVisionEncoderEps, ViewOf(b.normed), pool);
   tap("norm1", b.normed);
   RunAttention(w, layout, b, pool, tap.Under("attn."));
   tap("attn", b.out);
-  Add(hidden_states.data(), b.out.data(), b.out.size(), hidden_states.data(), pool);
+  Add(ViewOf(hidden_states), ViewOf(b.out), ViewOf(hidden_states), pool);
 
-  RmsNorm(hidden_states.data(), patches, hidden, w.norm2.data(), kVisionEncoderEps, b.normed.data(), pool);
+  RmsNorm(ViewOf(hidden_states), w.norm2.data(), kVisionEncoderEps, ViewOf(b.normed), pool);
   tap("norm2", b.normed);
   RunMlp(w.mlp, b, pool, tap.Under("mlp."));
   tap("mlp", b.out);
-  Add(hidden_states.data(), b.out.data(), b.out.size(), hidden_states.data(), pool);
+  Add(ViewOf(hidden_states), ViewOf(b.out), ViewOf(hidden_states), pool);
 }
 
 Tensor VisionEncoder::RunMerger(Tensor& hidden_states, ThreadPool& pool, const Tap& tap) const {
   const int64_t patches = hidden_states.dim(0), tokens = patches / config_.merge_unit();
-  RmsNorm(hidden_states.data(), patches, config_.hidden_size, weights_.merger.ln_q.data(), kVisionEncoderEps,
-          hidden_states.data(), pool);
+  RmsNorm(ViewOf(hidden_states), weights_.merger.ln_q.data(), kVisionEncoderEps, ViewOf(hidden_states), pool);
   tap("ln_q", hidden_states);
   Tensor hidden({tokens, config_.hidden_size * config_.merge_unit()});
   weights_.merger.mlp_0(hidden_states.data(), tokens, hidden.data(), pool);
   tap("mlp.0", hidden);
-  Gelu(hidden.data(), hidden.size(), hidden.data(), pool);
+  Gelu(ViewOf(hidden), ViewOf(hidden), pool);
   Tensor merged({tokens, config_.out_hidden_size});
   weights_.merger.mlp_2(hidden.data(), tokens, merged.data(), pool);
   tap("mlp.2", merged);
@@ -207,7 +200,7 @@ Tensor VisionEncoder::Encode(const Tensor& pixel_values, std::span<const ImageGr
                           .dtype = DType::kF32,
                           .rows = hidden,
                           .cols = config_.patch_values()};
-  MatMul(pixel_values.data(), patches, proj, nullptr, buffers.out.data(), compute.pool);
+  MatMul(ViewOf(pixel_values), proj, nullptr, ViewOf(buffers.out), compute.pool);
   visual("patch_embed", buffers.out);
   Gather(buffers.out.data(), layout.order, config_.merge_unit() * hidden, hidden_states.data());
 

@@ -60,7 +60,7 @@ std::vector<double> Dequantized(const Int8Activations& x) {
 std::vector<float> Multiply(const Int8Activations& x, const WeightMatrix& w, const float* bias = nullptr,
                             ThreadPool& pool = FourThreads()) {
   std::vector<float> y(static_cast<size_t>(x.rows() * w.rows), -777.0f);
-  const Int8Product product = {.x = &x, .w = &w, .bias = bias, .y = y.data()};
+  const Int8Product product = {.x = &x, .w = &w, .bias = bias, .y = Rows(y, x.rows())};
   Int8MatMul({&product, 1}, pool);
   return y;
 }
@@ -153,7 +153,7 @@ std::vector<double> RowErrors(const std::vector<float>& x, int64_t rows, const W
   const int64_t depth = w.matrix.cols, cols = w.matrix.rows;
   const std::vector<float> got = Multiply(Quantized(x, rows, depth, Int8GroupOf(w.matrix)), w.matrix);
   std::vector<float> want(got.size());
-  MatMul(x.data(), rows, w.matrix, nullptr, want.data(), FourThreads());
+  MatMul(Rows(x, rows), w.matrix, nullptr, Rows(want, rows), FourThreads());
   std::vector<double> errors;
   for (int64_t r = 0; r < rows; ++r) {
     const auto from = [&](const std::vector<float>& y) {
@@ -237,13 +237,33 @@ TEST(Int8MatMul, FusedStepsHaveTheSameBits) {
     std::vector<float> plain = Multiply(quantized, w.matrix, bias.data());
     std::vector<float> fused_gelu(plain.size()), fused_gate = Random(rows * cols, 8), want_gate = fused_gate;
     const Int8Product products[] = {
-        {.x = &quantized, .w = &w.matrix, .bias = bias.data(), .gelu = true, .y = fused_gelu.data()},
-        {.x = &quantized, .w = &w.matrix, .bias = bias.data(), .gate = gate.data(), .y = fused_gate.data()}};
+        {.x = &quantized, .w = &w.matrix, .bias = bias.data(), .gelu = true, .y = Rows(fused_gelu, rows)},
+        {.x = &quantized,
+         .w = &w.matrix,
+         .bias = bias.data(),
+         .gate = gate.data(),
+         .y = Rows(fused_gate, rows)}};
     Int8MatMul(products, FourThreads());
-    AddGated(plain.data(), rows, cols, gate.data(), want_gate.data(), OneThread());
+    AddGated(Rows(plain, rows), gate.data(), Rows(want_gate, rows), OneThread());
     ExpectSame(fused_gate, want_gate);
-    GeluTanh(plain.data(), rows * cols, plain.data(), OneThread());
+    GeluTanh(Rows(plain), Rows(plain), OneThread());
     ExpectSame(fused_gelu, plain);
+  });
+}
+
+TEST(Int8MatMul, AddsToWhatIsThere) {
+  const int64_t rows = 13, cols = 37, depth = 128;
+  const std::vector<float> x = Random(rows * depth, 1), bias = Random(cols, 2);
+  const Weights w = MlxWeights(cols, depth, 4, 64);
+  ForEachTarget([&] {
+    const Int8Activations quantized = Quantized(x, rows, depth, 64);
+    const std::vector<float> plain = Multiply(quantized, w.matrix, bias.data());
+    std::vector<float> fused = Random(rows * cols, 8), want = fused;
+    const Int8Product product = {
+        .x = &quantized, .w = &w.matrix, .bias = bias.data(), .add = true, .y = Rows(fused, rows)};
+    Int8MatMul({&product, 1}, FourThreads());
+    Add(Rows(want, rows), Rows(plain, rows), Rows(want, rows), OneThread());
+    ExpectSame(fused, want);
   });
 }
 
@@ -260,11 +280,11 @@ TEST(Int8MatMul, LateRowsHaveAGateOfTheirOwn) {
                                  .gate = gate.data(),
                                  .late_row = late,
                                  .late_gate = late_gate.data(),
-                                 .y = fused.data()};
+                                 .y = Rows(fused, rows)};
     Int8MatMul({&product, 1}, FourThreads());
-    AddGated(plain.data(), late, cols, gate.data(), want.data(), OneThread());
-    AddGated(plain.data() + late * cols, rows - late, cols, late_gate.data(), want.data() + late * cols,
-             OneThread());
+    AddGated(Rows(plain, rows).Rows(0, late), gate.data(), Rows(want, rows), OneThread());
+    AddGated(Rows(plain, rows).Rows(late, rows - late), late_gate.data(),
+             Rows(want, rows).Rows(late, rows - late), OneThread());
     ExpectSame(fused, want);
   });
 }

@@ -22,7 +22,7 @@ constexpr int kRowOfFours = kFour * kInt8PanelCols;  // bytes of a panel
 
 #if HWY_TARGET == HWY_SCALAR
 
-HWY_INLINE uint8_t ByteAt(const PackedRows& from, int column, int64_t k, int64_t in_block) {
+HWY_INLINE uint8_t ByteAt(const PanelRows& from, int column, int64_t k, int64_t in_block) {
   return from.rows[column][k / from.block_depth * from.block_bytes + in_block];
 }
 
@@ -30,7 +30,7 @@ HWY_INLINE int64_t PlaceOf(int64_t k, int column) {
   return k / kFour * kRowOfFours + column * kFour + k % kFour;
 }
 
-void InterleaveBytePieces(const PackedRows& from, int64_t depth, uint8_t flip, uint8_t* to, uint8_t* high) {
+void InterleaveBytePieces(const PanelRows& from, int64_t depth, uint8_t flip, uint8_t* to, uint8_t* high) {
   for (int64_t k = 0; k < depth; ++k) {
     for (int c = 0; c < kInt8PanelCols; ++c) {
       const auto q = static_cast<uint8_t>(ByteAt(from, c, k, k % from.block_depth) ^ flip);
@@ -40,7 +40,7 @@ void InterleaveBytePieces(const PackedRows& from, int64_t depth, uint8_t flip, u
   }
 }
 
-void InterleaveNibblePieces(const PackedRows& from, int64_t depth, int apart, uint8_t* to) {
+void InterleaveNibblePieces(const PanelRows& from, int64_t depth, int apart, uint8_t* to) {
   const int64_t run = std::max(1, apart);
   for (int64_t k = 0; k < depth; ++k) {
     const int64_t in_block = k % from.block_depth, byte = in_block / (2 * run) * run + in_block % run;
@@ -82,7 +82,7 @@ HWY_INLINE V8 LowNibbles(V8 v) { return hn::And(v, hn::Set(D8(), 15)); }
 // where one begins in the rows; and `to` is where kColumns columns of a panel begin, at the depth where the
 // piece's integers do if a byte holds kPerByte.
 template <int kPerByte, class Piece>
-HWY_INLINE void ForEachPiece(const PackedRows& from, int64_t depth, uint8_t* to, const Piece& piece) {
+HWY_INLINE void ForEachPiece(const PanelRows& from, int64_t depth, uint8_t* to, const Piece& piece) {
   for (int64_t block = 0; block < depth / from.block_depth; ++block) {
     for (int64_t i = 0; i < from.block_depth / kPerByte; i += kPieceBytes) {
       const int64_t four = (block * from.block_depth + i * kPerByte) / kFour;
@@ -93,7 +93,7 @@ HWY_INLINE void ForEachPiece(const PackedRows& from, int64_t depth, uint8_t* to,
   }
 }
 
-void InterleaveBytePieces(const PackedRows& from, int64_t depth, uint8_t flip, uint8_t* to, uint8_t* high) {
+void InterleaveBytePieces(const PanelRows& from, int64_t depth, uint8_t flip, uint8_t* to, uint8_t* high) {
   const D8 d;
   const V8 flips = hn::Set(d, flip);
   const ptrdiff_t plane = high ? high - to : 0;
@@ -109,7 +109,7 @@ void InterleaveBytePieces(const PackedRows& from, int64_t depth, uint8_t flip, u
                   });
 }
 
-void InterleaveNeighbours(const PackedRows& from, int64_t depth, uint8_t* to) {
+void InterleaveNeighbours(const PanelRows& from, int64_t depth, uint8_t* to) {
   const D8 d;
   const hn::Repartition<uint16_t, D8> d16;
   // Of four bytes the first two, or the last two, each widened to 16 bits.
@@ -130,7 +130,7 @@ void InterleaveNeighbours(const PackedRows& from, int64_t depth, uint8_t* to) {
 }
 
 template <int kApart>
-HWY_INLINE void InterleaveApart(const PackedRows& from, int64_t depth, uint8_t* to) {
+HWY_INLINE void InterleaveApart(const PanelRows& from, int64_t depth, uint8_t* to) {
   const D8 d;
   ForEachPiece<2>(from, depth, to,
                   [&](const uint8_t* const* rows, int64_t block, int64_t i, uint8_t* out) HWY_ATTR {
@@ -146,7 +146,7 @@ HWY_INLINE void InterleaveApart(const PackedRows& from, int64_t depth, uint8_t* 
                   });
 }
 
-void InterleaveNibblePieces(const PackedRows& from, int64_t depth, int apart, uint8_t* to) {
+void InterleaveNibblePieces(const PanelRows& from, int64_t depth, int apart, uint8_t* to) {
   if (apart == 0) return InterleaveNeighbours(from, depth, to);
   if (apart == 16) return InterleaveApart<16>(from, depth, to);
   InterleaveApart<32>(from, depth, to);
@@ -164,17 +164,17 @@ namespace qwen_image {
 HWY_EXPORT(InterleaveBytePieces);
 HWY_EXPORT(InterleaveNibblePieces);
 
-void InterleaveBytes(const PackedRows& from, int64_t depth, uint8_t flip, uint8_t* to, uint8_t* high) {
+void InterleaveBytes(const PanelRows& from, int64_t depth, uint8_t flip, uint8_t* to, uint8_t* high) {
   HWY_DYNAMIC_DISPATCH(InterleaveBytePieces)(from, depth, flip, to, high);
 }
 
-void InterleaveNibbles(const PackedRows& from, int64_t depth, int apart, uint8_t* to) {
+void InterleaveNibbles(const PanelRows& from, int64_t depth, int apart, uint8_t* to) {
   HWY_DYNAMIC_DISPATCH(InterleaveNibblePieces)(from, depth, apart, to);
 }
 
 void TransposeFloats(const float* rows, int64_t stride, int64_t count, float* to) {
   const int64_t whole = count / 4 * 4;  // a float is four bytes that stay together
-  PackedRows bytes = {.rows = {}, .block_depth = 16, .block_bytes = 16};
+  PanelRows bytes = {.rows = {}, .block_depth = 16, .block_bytes = 16};
   for (int c = 0; c < kInt8PanelCols; ++c) {
     bytes.rows[c] = reinterpret_cast<const uint8_t*>(rows + c * stride);
     for (int64_t i = whole; i < count; ++i) to[i * kInt8PanelCols + c] = rows[c * stride + i];

@@ -25,9 +25,8 @@ void FinishTile(const Int8Product& product, const float* sums, int64_t row, int6
                 int64_t cols) {
   const hn::CappedTag<float, kInt8PanelCols> d;
   constexpr int64_t kLanes = hn::MaxLanes(d);
-  const int64_t stride = product.w->rows;
   for (int64_t r = 0; r < rows; ++r) {
-    float* const y = product.y + (row + r) * stride + col;
+    float* const y = product.y.row(row + r) + col;
     const float* const gate = row + r < product.late_row ? product.gate : product.late_gate;
     for (int64_t c = 0; c < cols; c += kLanes) {
       const auto count = static_cast<size_t>(std::min(kLanes, cols - c));
@@ -38,7 +37,11 @@ void FinishTile(const Int8Product& product, const float* sums, int64_t row, int6
       auto v = hn::Load(d, sums + r * kInt8PanelCols + c);
       if (product.bias) v = hn::Add(load(product.bias + col + c), v);
       if (product.gelu) v = GeluTanhOf(d, v);
-      if (gate) v = hn::MulAdd(load(gate + col + c), v, load(y + c));
+      if (gate) {
+        v = hn::MulAdd(load(gate + col + c), v, load(y + c));
+      } else if (product.add) {
+        v = hn::Add(load(y + c), v);
+      }
       if (whole) {
         hn::StoreU(v, d, y + c);
       } else {

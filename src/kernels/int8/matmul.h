@@ -6,6 +6,7 @@
 #include <span>
 
 #include "core/threads.h"
+#include "core/view.h"
 #include "kernels/int8/activations.h"
 #include "kernels/weight_matrix.h"
 
@@ -21,7 +22,8 @@ struct Int8Product {
   // Rows from this one on have another gate.
   int64_t late_row = std::numeric_limits<int64_t>::max();
   const float* late_gate = nullptr;  // [w.rows]
-  float* y = nullptr;                // [rows, w.rows]
+  bool add = false;                  // where there is no gate: y += … instead of y = …
+  View y = {};                       // [rows, w.rows]
 };
 
 // All of them at once, so that all threads are busy until the last one is done. No y may be another's.

@@ -91,7 +91,7 @@ void UnpackInt8Panel(const WeightMatrix& w, int64_t row, int64_t cols, int64_t f
   const int64_t groups = depth / group;
   constexpr int64_t kMostGroups = kInt8MaxDepth / kMinGroup;
   float scales[kInt8PanelCols * kMostGroups], biases[kInt8PanelCols * kMostGroups];
-  PackedRows rows = {.rows = {}, .block_depth = depth, .block_bytes = 0};
+  PanelRows rows = {.rows = {}, .block_depth = depth, .block_bytes = 0};
   if (packed.bits > 0 &&
       packed.bits * coding.unit() < 8 * UnitBytes(coding)) {  // there are gaps between them
     rows.block_depth = coding.unit();
