@@ -9,7 +9,7 @@
 #include <filesystem>
 
 #include "files/png.h"
-#include "mlx/devices.h"
+#include "device/devices.h"
 #include "parity/report.h"
 #include "parity/run_recorder.h"
 #include "qwen_image/image_file.h"

@@ -89,7 +89,7 @@ TEST_F(VaeGoldens, BandsChangeNothing) {
   for (int64_t i = 0; i < latents.size(); ++i) latents[i] = static_cast<float>(i * 37 % 101) / 50 - 1;
   const Tensor image = vae_.Decode(latents, compute_);
   const Tensor moments = vae_.Encode(image, compute_);
-  vae_.set_band_floats(1);
+  vae_.UseBackend(CpuBackend(/*band_floats=*/1));
   EXPECT_EQ(bits(vae_.Decode(latents, compute_)), bits(image));
   EXPECT_EQ(bits(vae_.Encode(image, compute_)), bits(moments));
 }

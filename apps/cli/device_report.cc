@@ -8,9 +8,13 @@ namespace {
 
 MlxWeightUse UseIn(const Pipeline::Impl& model) {
   const std::lock_guard lock(model.vision_encoder_mutex);
-  const auto& vision_encoder = model.opened_vision_encoder;
-  return UseOfWeights(&model.text_encoder, vision_encoder ? &*vision_encoder : nullptr, &model.transformer,
-                      model.precision);
+  std::vector<const Linear*> layers = model.text_encoder.weights().AllLayers();
+  const auto add = [&](const std::vector<const Linear*>& more) {
+    layers.insert(layers.end(), more.begin(), more.end());
+  };
+  if (model.opened_vision_encoder) add(model.opened_vision_encoder->weights().AllLayers());
+  add(model.transformer.weights().AllLayers());
+  return UseOfWeights(layers);
 }
 
 Json ShareJson(const MlxWeightUse::Share& share) {

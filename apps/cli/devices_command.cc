@@ -4,7 +4,7 @@
 #include <CLI/CLI.hpp>
 
 #include "files/json.h"
-#include "mlx/devices.h"
+#include "device/devices.h"
 #include "print.h"
 #include "text_style.h"
 #include "text_table.h"

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "mlx/devices.h"
+#include "device/devices.h"
 #include "parity/comparison.h"
 #include "text_style.h"
 

@@ -31,10 +31,10 @@ array CopyBytes(const void* data, const Shape& shape, mx::Dtype dtype) {
   return array(buffer, dims, dtype);
 }
 
-array Decoded(const WeightMatrix& w, const Placement& placement) {
+array Decoded(const WeightMatrix& w, mx::Dtype activations) {
   Tensor values({w.rows, w.cols});
   for (int64_t row = 0; row < w.rows; ++row) DecodeRow(w, row, 0, w.cols, values.row(row));
-  array x = mx::astype(ToDevice(values), placement.activations);
+  array x = mx::astype(ToDevice(values), activations);
   x.eval();
   return x;
 }
@@ -92,8 +92,8 @@ std::optional<Packed> PackedOf(const WeightMatrix& w) {
                                                 : AsInFile(w.coding->groups, w.rows, w.cols);
 }
 
-array WholeOf(const WeightMatrix& w, const Placement& placement) {
-  return w.coding ? Decoded(w, placement) : CopyBytes(w.data, {w.rows, w.cols}, TypeOf(w.dtype));
+array WholeOf(const WeightMatrix& w, mx::Dtype activations) {
+  return w.coding ? Decoded(w, activations) : CopyBytes(w.data, {w.rows, w.cols}, TypeOf(w.dtype));
 }
 
 // Rotates the pairs of two arrays [1, tokens, heads, head_dim / 2] in float32 and joins them along `axis`
@@ -107,7 +107,8 @@ array Rotated(const array& first, const array& second, const array& cos, const a
 
 }  // namespace
 
-Linear::Linear(const qwen_image::Linear& weights, const Placement& placement) : weight_(0.0f) {
+Linear::Linear(const qwen_image::Linear& weights) : weight_(0.0f) {
+  const mx::Dtype activations = ActivationsOf(weights.precision);
   if (std::optional<Packed> packed = PackedOf(weights.weight)) {
     weight_ = packed->weight;
     scales_ = packed->scales;
@@ -115,11 +116,15 @@ Linear::Linear(const qwen_image::Linear& weights, const Placement& placement) : 
     group_size_ = packed->group_size;
     bits_ = packed->bits;
   } else {
-    weight_ = WholeOf(weights.weight, placement);
+    weight_ = WholeOf(weights.weight, activations);
   }
-  if (!weights.bias.empty()) bias_ = VectorOf(weights.bias, placement);
+  if (!weights.bias.empty()) {
+    bias_ = mx::astype(ToDevice(weights.bias), activations);
+    // On the thread that asked: a pass that is stopped leaves nothing behind to be computed by others.
+    bias_->eval();
+  }
   for (const LowRankUpdate& update : weights.updates)
-    updates_.push_back({WholeOf(update.down, placement), WholeOf(update.up, placement), update.factor});
+    updates_.push_back({WholeOf(update.down, activations), WholeOf(update.up, activations), update.factor});
 }
 
 array Linear::operator()(const array& x) const {
@@ -147,13 +152,6 @@ void Linear::Visit(const std::function<void(array&)>& visit) {
     visit(update.down);
     visit(update.up);
   }
-}
-
-array VectorOf(const std::vector<float>& values, const Placement& placement) {
-  array x = mx::astype(ToDevice(values), placement.activations);
-  x.eval();  // on the thread that asked: a pass that is stopped leaves nothing behind to be computed by
-             // others
-  return x;
 }
 
 array Silu(const array& x) { return x * mx::sigmoid(x); }

@@ -1,30 +1,26 @@
-// The layers that all components share, on MLX: twins of model/layers.h and of the kernels behind it.
+// Linear layers on MLX, and the functions of one or two arrays that MLX does not have.
 #pragma once
 
 #include <functional>
-#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "mlx/arrays.h"
-#include "model/layers.h"
+#include "ops/linear.h"
 
 namespace qwen_image::on_mlx {
 
-// Where and in what type a component computes. Weights that are packed or half as wide stay so; `activations`
-// is what flows between the layers of a block. The residual stream is always float32: it reaches ±4.5e7.
-struct Placement {
-  mx::Device device;
-  mx::Dtype activations = mx::float32;  // float32 (exact) or bfloat16 (fast)
-  bool keep_weights = false;            // on the device from picture to picture, not from use to use
-};
+// What flows between layers of this precision. The residual stream is always float32: it reaches ±4.5e7.
+inline mx::Dtype ActivationsOf(Precision precision) {
+  return precision == Precision::kFast ? mx::bfloat16 : mx::float32;
+}
 
 // torch.nn.Linear
 class Linear {
  public:
   // Copies the weights from their file, in the form that MlxFormOf tells.
-  Linear(const qwen_image::Linear& weights, const Placement& placement);
+  explicit Linear(const qwen_image::Linear& weights);
 
   // x [.., in] → y [.., out], in the type of x.
   array operator()(const array& x) const;
@@ -46,25 +42,6 @@ class Linear {
   std::optional<array> bias_;
   std::vector<Update> updates_;
 };
-
-// The layers of a stack on the device: each is copied when it is first asked for.
-template <typename Layer>
-class LazyLayers {
- public:
-  template <typename Weights>
-  const Layer& Load(const std::vector<Weights>& weights, size_t index, const Placement& placement) {
-    layers_.resize(weights.size());
-    if (!layers_[index]) layers_[index] = std::make_unique<Layer>(weights[index], placement);
-    return *layers_[index];
-  }
-  void Clear() { layers_.clear(); }
-
- private:
-  std::vector<std::unique_ptr<Layer>> layers_;
-};
-
-// A small vector of floats (a norm's weight) in the activations' type.
-array VectorOf(const std::vector<float>& values, const Placement& placement);
 
 array Silu(const array& x);
 array GeluTanh(const array& x);

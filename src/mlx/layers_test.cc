@@ -1,4 +1,4 @@
-// The layers on MLX against the host's, with weights as they lie in files: at odd addresses.
+// The layers on MLX against the CPU's, with weights as they lie in files: at odd addresses.
 #include "mlx/layers.h"
 
 #include <gmock/gmock.h>
@@ -12,6 +12,7 @@
 #include "kernels/int8/int8_testing.h"
 #include "kernels/kernels_testing.h"
 #include "kernels/reference.h"
+#include "ops/ops.h"
 
 namespace qwen_image::on_mlx {
 namespace {
@@ -27,28 +28,30 @@ constexpr double kLayer = 1e-10;        // NMSE of one layer in float32
 constexpr double kBf16 = 0x1p-8;        // the largest relative error of one rounding to bfloat16
 constexpr int64_t kRows = 3, kOut = 5;  // of x and of y: neither fills a register
 
-const Placement kExact{mx::Device::cpu};
-const Placement kFast{mx::Device::cpu, mx::bfloat16};
-
 std::vector<float> ValuesOf(const array& x) {
   const Tensor host = ToHost(x);
   return {host.data(), host.data() + host.size()};
 }
 
-std::vector<float> OnHost(const qwen_image::Linear& linear, const std::vector<float>& x) {
+std::vector<float> OnCpu(const qwen_image::Linear& linear, const std::vector<float>& x) {
   const int64_t rows = static_cast<int64_t>(x.size()) / linear.weight.cols;
-  std::vector<float> y(static_cast<size_t>(rows * linear.weight.rows));
-  linear(x.data(), rows, y.data(), FourThreads());
-  return y;
+  const CancelFlag never;
+  const Compute compute{FourThreads(), never};
+  const std::unique_ptr<Ops> ops = CpuBackend()->Start(compute);
+  Tensor input({rows, linear.weight.cols});
+  std::copy(x.begin(), x.end(), input.data());
+  Array y = ops->New({rows, linear.weight.rows});
+  ops->Multiply(linear, ops->FromHost(input), y);
+  return {y.view.data, y.view.data + y.view.size()};
 }
 
-void ExpectTwins(const qwen_image::Linear& linear) {
+void ExpectAlike(const qwen_image::Linear& linear) {
   const int64_t cols = linear.weight.cols;
   const std::vector<float> x = Random(kRows * cols, 11);
-  const array y = Linear(linear, kExact)(ToDevice(x.data(), {1, kRows, cols}));
+  const array y = Linear(linear)(ToDevice(x.data(), {1, kRows, cols}));
   EXPECT_EQ(y.dtype(), mx::float32);
   ASSERT_THAT(ShapeOf(y), ::testing::ElementsAre(1, kRows, linear.weight.rows));
-  EXPECT_LE(testing::Nmse(ValuesOf(y), OnHost(linear, x)), kLayer);
+  EXPECT_LE(testing::Nmse(ValuesOf(y), OnCpu(linear, x)), kLayer);
 }
 
 // Floats in one of the plain types, at an odd address.
@@ -76,8 +79,8 @@ TEST(MlxLinear, PlainNumbersOfEveryTypeWithAndWithoutBias) {
   for (const DType dtype : kPlainTypes) {
     SCOPED_TRACE(NameOf(dtype));
     const PlainWeights w(kOut, 37, dtype);
-    ExpectTwins({w.matrix, {}});
-    ExpectTwins({w.matrix, Random(kOut, 8)});
+    ExpectAlike({w.matrix, {}});
+    ExpectAlike({w.matrix, Random(kOut, 8)});
   }
 }
 
@@ -96,8 +99,8 @@ TEST(MlxLinear, GroupsOfEveryWidthSizeAndTypeOfScales) {
         coding->groups.biases = biases.data() + 1;
         coding->groups.scales_dtype = coding->groups.biases_dtype = dtype;
         w.matrix.coding = coding;
-        ExpectTwins({w.matrix, Random(kOut, 8)});
-        EXPECT_EQ(Linear({w.matrix, {}}, kExact).Form(), fmt::format("{}/{}", bits, group))
+        ExpectAlike({w.matrix, Random(kOut, 8)});
+        EXPECT_EQ(Linear(qwen_image::Linear{w.matrix, {}}).Form(), fmt::format("{}/{}", bits, group))
             << "not as they are";
       }
     }
@@ -112,7 +115,7 @@ TEST(MlxLinear, GroupsWhoseScalesAndBiasesDifferInType) {
   coding->groups.scales = scales.data() + 1;
   coding->groups.scales_dtype = DType::kBF16;
   w.matrix.coding = coding;
-  ExpectTwins({w.matrix, {}});
+  ExpectAlike({w.matrix, {}});
 }
 
 TEST(MlxLinear, BlocksOfEveryFormat) {
@@ -122,8 +125,8 @@ TEST(MlxLinear, BlocksOfEveryFormat) {
     const int64_t cols = std::lcm(format.values, int64_t{32}) * 2;
     for (const std::vector<float>& scales : {std::vector<float>{}, {0.25f}, Random(kOut, 9)}) {
       const Weights w = BlockWeights(kOut, cols, format, scales);
-      ExpectTwins({w.matrix, Random(kOut, 8)});
-      const bool packed = !Linear({w.matrix, {}}, kExact).Form().starts_with("0/");
+      ExpectAlike({w.matrix, Random(kOut, 8)});
+      const bool packed = !Linear(qwen_image::Linear{w.matrix, {}}).Form().starts_with("0/");
       EXPECT_EQ(packed, format.integers.group >= 32) << "groups of " << format.integers.group;
       (packed ? regrouped : decoded)++;
     }
@@ -138,7 +141,7 @@ TEST(MlxLinear, BytesTimesOneScaleOrOneForEachRow) {
     for (const int64_t cols : {64, 96, 40}) {
       SCOPED_TRACE(fmt::format("{}, {} columns", name, cols));
       for (const std::vector<float>& scales : {std::vector<float>{}, {0.02f}, Random(kOut, 9)})
-        ExpectTwins({BlockWeights(kOut, cols, *FindBlockFormat(name), scales).matrix, Random(kOut, 8)});
+        ExpectAlike({BlockWeights(kOut, cols, *FindBlockFormat(name), scales).matrix, Random(kOut, 8)});
     }
   }
 }
@@ -153,7 +156,7 @@ TEST(MlxLinear, UpdatesOfAnyWeights) {
   for (const WeightMatrix& matrix : {plain.matrix, packed.matrix, bytes.matrix}) {
     qwen_image::Linear linear{matrix, Random(kOut, 8)};
     linear.updates = {{down.matrix, up.matrix, 0.75f}, {second_down.matrix, second_up.matrix, -2.0f}};
-    ExpectTwins(linear);
+    ExpectAlike(linear);
   }
 }
 
@@ -170,12 +173,14 @@ TEST(MlxLinear, HalfAsWideActivationsStayWithinTheirRoundings) {
   const Weights bytes = BlockWeights(kOut, kCols, *FindBlockFormat("F8_E4M3"), {0.3f});
   const Weights packed = MlxWeights(kOut, kCols, 4, 32);
   for (const WeightMatrix& matrix : {plain.matrix, wide.matrix, bytes.matrix, packed.matrix}) {
-    const array y = Linear({matrix, bias}, kFast)(rounded);
+    qwen_image::Linear fast{matrix, bias};
+    fast.precision = Precision::kFast;
+    const array y = Linear(fast)(rounded);
     EXPECT_EQ(y.dtype(), mx::bfloat16);
     const double roundings = matrix.coding && matrix.coding->groups.bits > 0 ? kCols + 4 : 4;
     std::vector<float> weights(static_cast<size_t>(kOut * kCols));
     for (int64_t row = 0; row < kOut; ++row) DecodeRow(matrix, row, 0, kCols, weights.data() + row * kCols);
-    testing::ExpectNear(ValuesOf(y), OnHost({matrix, bias}, x), [&](int64_t i) {
+    testing::ExpectNear(ValuesOf(y), OnCpu({matrix, bias}, x), [&](int64_t i) {
       double magnitude = std::abs(bias[static_cast<size_t>(i % kOut)]);
       for (int64_t c = 0; c < kCols; ++c)
         magnitude += std::abs(static_cast<double>(x[static_cast<size_t>(i / kOut * kCols + c)]) *
@@ -192,7 +197,7 @@ TEST(MlxLinear, IsItselfAgainWithTheArraysThatItShows) {
                 second = BlockWeights(kOut, 64, *FindBlockFormat("Q4_0"));
   one = {first.matrix, Random(kOut, 8), {{down.matrix, up.matrix, 0.5f}}};
   qwen_image::Linear two{second.matrix, Random(kOut, 9), {{down.matrix, up.matrix, 0.5f}}};
-  Linear a(one, kExact), b(two, kExact);
+  Linear a(one), b(two);
   EXPECT_EQ(a.Form(), b.Form());
   std::vector<array> arrays;
   b.Visit([&](array& x) { arrays.push_back(x); });
@@ -204,9 +209,9 @@ TEST(MlxLinear, IsItselfAgainWithTheArraysThatItShows) {
                       ValuesOf(b(ToDevice(x.data(), {kRows, 64}))));
 
   two.updates[0].factor = 0.25f;  // is no array: a function compiled for one factor does not fit another
-  EXPECT_NE(Linear(two, kExact).Form(), a.Form());
+  EXPECT_NE(Linear(two).Form(), a.Form());
   two.updates.clear();
-  EXPECT_NE(Linear(two, kExact).Form(), a.Form());
+  EXPECT_NE(Linear(two).Form(), a.Form());
 }
 
 TEST(MlxActivations, AreTheKernelsFunctions) {

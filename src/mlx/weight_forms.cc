@@ -43,64 +43,6 @@ int64_t BytesOnDevice(const WeightMatrix& w, const MlxForm& form, int64_t decode
   return BytesInFile(w);
 }
 
-class Counter {
- public:
-  explicit Counter(Precision precision) : activations_(precision == Precision::kFast ? 2 : 4) {}
-
-  void Add(const Linear& layer) { Add(layer, activations_); }
-  // Layers that compute in float32 at every precision.
-  void AddExact(const Linear& layer) { Add(layer, 4); }
-
-  const MlxWeightUse& use() const { return use_; }
-
- private:
-  void Add(const Linear& layer, int64_t decoded_size) {
-    const MlxForm form = MlxFormOf(layer.weight);
-    MlxWeightUse::Share& share = form.kind == Kind::kAsInFile    ? use_.as_in_file
-                                 : form.kind == Kind::kRegrouped ? use_.regrouped
-                                                                 : use_.decoded;
-    ++share.matrices;
-    ++share.formats[FormatOf(layer.weight)];
-    share.file_bytes += BytesInFile(layer.weight);
-    share.device_bytes += BytesOnDevice(layer.weight, form, decoded_size);
-  }
-
-  int64_t activations_;  // bytes of a number
-  MlxWeightUse use_;
-};
-
-void AddStream(const TransformerWeights::Stream& w, Counter& counter) {
-  for (const Linear* layer : {&w.mod, &w.to_q, &w.to_k, &w.to_v, &w.to_out, &w.mlp.proj, &w.mlp.out})
-    counter.Add(*layer);
-}
-
-void Count(const TextEncoderWeights& weights, Counter& counter) {
-  for (const TextEncoderWeights::Layer& w : weights.layers)
-    for (const Linear* layer : {&w.self_attn.q_proj, &w.self_attn.k_proj, &w.self_attn.v_proj,
-                                &w.self_attn.o_proj, &w.mlp.gate_proj, &w.mlp.up_proj, &w.mlp.down_proj})
-      counter.Add(*layer);
-}
-
-void Count(const VisionEncoderWeights& weights, Counter& counter) {
-  for (const VisionEncoderWeights::Block& w : weights.blocks) {
-    for (const Linear& layer : w.attn.qkv) counter.Add(layer);
-    for (const Linear* layer : {&w.attn.proj, &w.mlp.gate_proj, &w.mlp.up_proj, &w.mlp.down_proj})
-      counter.Add(*layer);
-  }
-  counter.Add(weights.merger.mlp_0);
-  counter.Add(weights.merger.mlp_2);
-}
-
-void Count(const TransformerWeights& w, Counter& counter) {
-  for (const TransformerWeights::Block& block : w.transformer_blocks) {
-    AddStream(block.img, counter);
-    AddStream(block.txt, counter);
-  }
-  for (const Linear* layer :
-       {&w.img_in, &w.txt_in, &w.time_linear_1, &w.time_linear_2, &w.norm_out_linear, &w.proj_out})
-    counter.AddExact(*layer);
-}
-
 std::string Described(const MlxWeightUse::Share& share, const char* what) {
   if (share.matrices == 0) return "";
   std::string formats;
@@ -126,13 +68,20 @@ MlxForm MlxFormOf(const WeightMatrix& w) {
   return {Kind::kRegrouped, integers.bits <= 4 ? 4 : 8, integers.group};
 }
 
-MlxWeightUse UseOfWeights(const TextEncoder* text_encoder, const VisionEncoder* vision_encoder,
-                          const Transformer* transformer, Precision precision) {
-  Counter counter(precision);
-  if (text_encoder) Count(text_encoder->weights(), counter);
-  if (vision_encoder) Count(vision_encoder->weights(), counter);
-  if (transformer) Count(transformer->weights(), counter);
-  return counter.use();
+MlxWeightUse UseOfWeights(std::span<const Linear* const> layers) {
+  MlxWeightUse use;
+  for (const Linear* layer : layers) {
+    const MlxForm form = MlxFormOf(layer->weight);
+    MlxWeightUse::Share& share = form.kind == Kind::kAsInFile    ? use.as_in_file
+                                 : form.kind == Kind::kRegrouped ? use.regrouped
+                                                                 : use.decoded;
+    const DType decoded = layer->precision == Precision::kFast ? DType::kBF16 : DType::kF32;
+    ++share.matrices;
+    ++share.formats[FormatOf(layer->weight)];
+    share.file_bytes += BytesInFile(layer->weight);
+    share.device_bytes += BytesOnDevice(layer->weight, form, BytesOf(decoded));
+  }
+  return use;
 }
 
 std::string DescribeWeights(const MlxWeightUse& use) {

@@ -4,13 +4,11 @@
 
 #include <cstdint>
 #include <map>
+#include <span>
 #include <string>
 
-#include "families/qwen_image/text_encoder.h"
-#include "families/qwen_image/transformer.h"
-#include "families/qwen_image/vision_encoder.h"
 #include "kernels/weight_matrix.h"
-#include "qwen_image/qwen_image.h"
+#include "ops/linear.h"
 
 namespace qwen_image {
 
@@ -36,9 +34,8 @@ struct MlxWeightUse {
     return as_in_file.device_bytes + regrouped.device_bytes + decoded.device_bytes;
   }
 };
-// Of those that are not null. With fast precision activations, and what is decoded, have 16 bits.
-MlxWeightUse UseOfWeights(const TextEncoder* text_encoder, const VisionEncoder* vision_encoder,
-                          const Transformer* transformer, Precision precision);
+// What is decoded has 16 bits in layers of fast precision, else 32.
+MlxWeightUse UseOfWeights(std::span<const Linear* const> layers);
 
 // A sentence about what is not copied as it is; empty if everything is.
 std::string DescribeWeights(const MlxWeightUse& use);

@@ -80,13 +80,14 @@ void RunTransformer(const Pipeline::Impl& model, const Run& run, const Component
 
   int64_t steps_run = 0;
   const Conditions conditions{embeds, negative_embeds ? &*negative_embeds : nullptr, references};
+  TransformerPass transformer(model.transformer, run.compute);
   for (int64_t step = 0; step < s.steps_run(); ++step) {
     const std::string name = fmt::format("packed_latents_step{}", step);
     std::optional<Tensor> latents = inputs.Floats(name);
     if (!latents) continue;  // a reference may hold some steps only
     CheckShape(name, latents->shape(), {1, s.grid.tokens(), config.in_channels});
     const float timestep = schedule.timesteps[static_cast<size_t>(step)] / 1000.0f;
-    Tensor velocity = PredictNoise(model, run, *latents, conditions, timestep, step);
+    Tensor velocity = PredictNoise(run, transformer, *latents, conditions, timestep, step);
     run.tap(fmt::format("noise_pred_step{}", step), velocity);
     ++steps_run;
   }

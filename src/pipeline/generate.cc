@@ -170,13 +170,14 @@ Picture Pipeline::Generate(const GenerateRequest& request, const GenerateHooks& 
   picture.steps_resumed = progress.resumed = kept.Load(latents, step_cache);
 
   // 6. Denoise step by step.
+  std::optional<TransformerPass> transformer(std::in_place, model.transformer, run.compute);
   const Conditions conditions{text.embeds, negative ? &negative->embeds : nullptr, pictures.references};
   for (int64_t step = picture.steps_resumed; step < settings.steps_run(); ++step) {
     report(Progress::Stage::kDenoise, step);
     if (run.tap) run.tap(fmt::format("packed_latents_step{}", step), latents);
     Tensor velocity = step_cache.Velocity(step, [&] {
       const float timestep = schedule.timesteps[static_cast<size_t>(step)] / 1000.0f;
-      return PredictNoise(model, run, latents, conditions, timestep, step);
+      return PredictNoise(run, *transformer, latents, conditions, timestep, step);
     });
     if (run.tap) run.tap(fmt::format("noise_pred_step{}", step), velocity);
     EulerStep(schedule, step, velocity, latents);
@@ -191,6 +192,7 @@ Picture Pipeline::Generate(const GenerateRequest& request, const GenerateHooks& 
   }
   report(Progress::Stage::kDenoise, settings.steps_run());
   run.tap("final_latents_packed", latents);
+  transformer.reset();
   model.transformer.ReleasePages();
   picture.steps_estimated = step_cache.reused();
   picture.seconds.denoise = denoise_watch.Seconds();

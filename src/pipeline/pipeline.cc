@@ -45,9 +45,9 @@ Pipeline::Impl::Impl(const ModelParts& parts, const ModelFiles& files, const Pip
   UseLightning(transformer.loras().applied(), scheduler, defaults);
   const DeviceChoice choice = device_choice();
   if (check_memory) CheckDeviceMemory(choice);
-  PlaceOnDevice(text_encoder, choice);
-  PlaceOnDevice(transformer, choice);
-  PlaceOnDevice(vae, choice);
+  text_encoder.UseBackend(MakeBackend(choice));
+  transformer.UseBackend(MakeBackend(choice));
+  vae.UseBackend(MakeBackend(choice));
   // Opening reads small tensors here and there; the pages around them are not needed before their stage.
   ReleaseAllPages();
 }
@@ -56,8 +56,8 @@ DeviceChoice Pipeline::Impl::device_choice() const {
   DeviceChoice choice{device, precision};
   if (device == Device::kCpu) return choice;
   // On the device, where weights may be wider than in their files.
-  const int64_t encoder = UseOfWeights(&text_encoder, nullptr, nullptr, precision).device_bytes();
-  const int64_t denoiser = UseOfWeights(nullptr, nullptr, &transformer, precision).device_bytes();
+  const int64_t encoder = UseOfWeights(text_encoder.weights().AllLayers()).device_bytes();
+  const int64_t denoiser = UseOfWeights(transformer.weights().AllLayers()).device_bytes();
   choice.total_bytes = encoder + denoiser + vae.store().total_bytes();
   choice.largest_stage_bytes = std::max({encoder, denoiser, vae.store().total_bytes()});
   return choice;
@@ -75,7 +75,7 @@ const VisionEncoder& Pipeline::Impl::vision_encoder() const {
     VisionEncoder opened(WeightStore(vision_encoder_path, Component::kVisionEncoder), precision);
     CheckVisionFits(opened, text_encoder.config());
     opened_vision_encoder.emplace(std::move(opened));
-    PlaceOnDevice(*opened_vision_encoder, device_choice());
+    opened_vision_encoder->UseBackend(MakeBackend(device_choice()));
   }
   return *opened_vision_encoder;
 }

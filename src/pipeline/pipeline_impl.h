@@ -6,11 +6,11 @@
 #include <optional>
 
 #include "core/threads.h"
+#include "device/devices.h"
 #include "families/qwen_image/text_encoder.h"
 #include "families/qwen_image/transformer.h"
 #include "families/qwen_image/vae.h"
 #include "families/qwen_image/vision_encoder.h"
-#include "mlx/devices.h"
 #include "model/image_processor.h"
 #include "model/scheduler.h"
 #include "model/tokenizer.h"

@@ -129,7 +129,7 @@ Schedule MakeTappedSchedule(const Pipeline::Impl& model, const Run& run) {
   return schedule;
 }
 
-Tensor PredictNoise(const Pipeline::Impl& model, const Run& run, const Tensor& latents,
+Tensor PredictNoise(const Run& run, TransformerPass& transformer, const Tensor& latents,
                     const Conditions& conditions, float timestep, int64_t step) {
   const auto step_tap = [&](const char* suffix) {
     return run.tap ? run.tap.Under(fmt::format("transformer/step{:03}{}/", step, suffix)) : Tap();
@@ -140,11 +140,10 @@ Tensor PredictNoise(const Pipeline::Impl& model, const Run& run, const Tensor& l
   for (const EditInputSizes& sizes : run.settings.references) pictures.push_back(GridOf(sizes.vae));
   Tensor joined;
   if (conditions.references.size() > 0) joined = JoinPacked(latents, conditions.references);
-  std::vector<Tensor> velocities = model.transformer.PredictVelocities(
-      joined.size() > 0 ? joined : latents, prompts, timestep, pictures, run.compute);
+  std::vector<Tensor> velocities =
+      transformer.PredictVelocities(joined.size() > 0 ? joined : latents, prompts, timestep, pictures);
   Tensor velocity = std::move(velocities.front());
   if (prompts.size() > 1) ApplyTrueCfg(velocities.back(), static_cast<float>(run.settings.cfg), velocity);
-  model.transformer.ThrowIfDamaged();
   return velocity;
 }
 

@@ -5,6 +5,7 @@
 
 #include "core/rng.h"
 #include "families/qwen_image/prompt.h"
+#include "families/qwen_image/transformer_pass.h"
 #include "pipeline/pictures.h"
 #include "pipeline/run.h"
 
@@ -36,7 +37,7 @@ struct Conditions {
 };
 
 // The guided velocity of a step.
-Tensor PredictNoise(const Pipeline::Impl& model, const Run& run, const Tensor& latents,
+Tensor PredictNoise(const Run& run, TransformerPass& transformer, const Tensor& latents,
                     const Conditions& conditions, float timestep, int64_t step);
 
 // VAE latents [1, z, 1, h / 8, w / 8], denormalised → picture [1, 3, h, w] in [−1, 1].

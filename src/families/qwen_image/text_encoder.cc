@@ -1,5 +1,6 @@
 #include "families/qwen_image/text_encoder.h"
 
+#include <array>
 #include <cstddef>
 
 #include "core/fail.h"
@@ -38,11 +39,119 @@ TextEncoderWeights::TextEncoderWeights(const TextEncoderConfig& config, WeightSt
   binder.Finish();
 }
 
+std::vector<const Linear*> TextEncoderWeights::AllLayers() const {
+  std::vector<const Linear*> all;
+  for (const Layer& w : layers)
+    all.insert(all.end(), {&w.self_attn.q_proj, &w.self_attn.k_proj, &w.self_attn.v_proj, &w.self_attn.o_proj,
+                           &w.mlp.gate_proj, &w.mlp.up_proj, &w.mlp.down_proj});
+  return all;
+}
+
+namespace {
+
+// One prompt's way through the layers.
+class TextEncoderPass {
+ public:
+  TextEncoderPass(const TextEncoder& model, const Compute& compute)
+      : weights_(model.weights()),
+        config_(model.config()),
+        compute_(compute),
+        ops_(model.backend().Start(compute)) {}
+
+  // `tap` listens under "model.language_model.".
+  Tensor Run(const Tensor& inputs_embeds /*[1, tokens, hidden_size]*/, const TextEncoder::RopeTables& rope,
+             const Tap& tap) {
+    Tensor result;
+    ops_->Run([&] {
+      rope_ = {ops_->FromHost(rope.cos), ops_->FromHost(rope.sin)};
+      Array hidden_states = ops_->FromHost(inputs_embeds);
+      MakeScratch(hidden_states.dim(1));
+      for (size_t i = 0; i < weights_.layers.size(); ++i) {
+        compute_.Continue(i, weights_.layers.size());
+        const auto index = static_cast<int64_t>(i);
+        const Tap layer_tap = tap.Under("layers.", index, ".");
+        RunSelfAttention(weights_.layers[i], hidden_states, layer_tap);
+        RunMlp(weights_.layers[i], hidden_states, layer_tap);
+        ops_->Show(tap.Under("layers.", index, ""), "", hidden_states);
+        ops_->Finish(std::array{&hidden_states});
+      }
+      ops_->RmsNorm(weights_.norm, eps(), hidden_states);
+      ops_->Show(tap, "norm", hidden_states);
+      result = ops_->ToHost(hidden_states);
+    });
+    return result;
+  }
+
+ private:
+  using Layer = TextEncoderWeights::Layer;
+
+  float eps() const { return static_cast<float>(config_.rms_norm_eps); }
+
+  void MakeScratch(int64_t tokens) {
+    const int64_t q_width = config_.num_attention_heads * config_.head_dim();
+    const int64_t kv_width = config_.num_key_value_heads * config_.head_dim();
+    q_ = {ops_->New({1, tokens, q_width})};
+    k_ = {ops_->New({1, tokens, kv_width})};
+    v_ = {ops_->New({1, tokens, kv_width})};
+    attended_ = {ops_->New({1, tokens, q_width})};
+    gate_ = ops_->New({1, tokens, config_.intermediate_size});
+    up_ = ops_->New({1, tokens, config_.intermediate_size});
+  }
+
+  void RunSelfAttention(const Layer& layer, Array& hidden_states, const Tap& tap) {
+    const auto& w = layer.self_attn;
+    const Projection qkv{.x = &hidden_states,
+                         .norm = {Norm::Kind::kRms, eps(), &layer.input_layernorm, "input_layernorm"},
+                         .products = {{&w.q_proj, "self_attn.q_proj", &q_[0]},
+                                      {&w.k_proj, "self_attn.k_proj", &k_[0]},
+                                      {&w.v_proj, "self_attn.v_proj", &v_[0]}}};
+    ops_->Project({&qkv, 1}, tap);
+    ops_->RotateHalves(rope_, q_[0]);
+    ops_->RotateHalves(rope_, k_[0]);
+    ops_->Attend({.q = &q_,
+                  .k = &k_,
+                  .v = &v_,
+                  .heads = config_.num_attention_heads,
+                  .kv_heads = config_.num_key_value_heads,
+                  .head_dim = config_.head_dim(),
+                  .causal = true},
+                 attended_, tap);
+    const GatedAddition o_proj{.x = &attended_[0],
+                               .layer = &w.o_proj,
+                               .names = {"self_attn.o_proj", "self_attn"},
+                               .sum = &hidden_states};
+    ops_->AddProjected({&o_proj, 1}, tap);
+  }
+
+  void RunMlp(const Layer& layer, Array& hidden_states, const Tap& tap) {
+    const auto& w = layer.mlp;
+    const Projection gate_and_up{
+        .x = &hidden_states,
+        .norm = {Norm::Kind::kRms, eps(), &layer.post_attention_layernorm, "post_attention_layernorm"},
+        .products = {{&w.gate_proj, "mlp.gate_proj", &gate_}, {&w.up_proj, "mlp.up_proj", &up_}}};
+    ops_->Project({&gate_and_up, 1}, tap);
+    ops_->SiluMul(up_, gate_);
+    const GatedAddition down_proj{
+        .x = &gate_, .layer = &w.down_proj, .names = {"mlp.down_proj", "mlp"}, .sum = &hidden_states};
+    ops_->AddProjected({&down_proj, 1}, tap);
+  }
+
+  const TextEncoderWeights& weights_;
+  const TextEncoderConfig& config_;
+  const Compute& compute_;
+  std::unique_ptr<Ops> ops_;
+  Rope rope_;
+  Joint q_, k_, v_, attended_;  // [1, tokens, (kv_)heads · head_dim]
+  Array gate_, up_;             // [1, tokens, intermediate_size]
+};
+
+}  // namespace
+
 TextEncoder::TextEncoder(WeightStore store, Precision precision)
     : config_(ReadTextEncoderConfig(store)), store_(std::move(store)), weights_(config_, store_, precision) {}
 
 void TextEncoder::ReleasePages() const {
-  if (twin_) twin_->Release();
+  backend_->Release();
   store_.ReleasePages();
 }
 
@@ -62,87 +171,14 @@ Tensor TextEncoder::EmbedTokens(const std::vector<int64_t>& input_ids) const {
   return x;
 }
 
-void TextEncoder::RunSelfAttention(const SelfAttention& w, const Tensor& x, const Rope& rope, Tensor& out,
-                                   ThreadPool& pool, const Tap& tap) const {
-  const int64_t tokens = x.dim(1);
-  const int64_t heads = config_.num_attention_heads, kv_heads = config_.num_key_value_heads;
-  const int64_t head_dim = config_.head_dim();
-  Tensor q({1, tokens, heads * head_dim}), k({1, tokens, kv_heads * head_dim}),
-      v({1, tokens, kv_heads * head_dim});
-
-  w.q_proj(x.data(), tokens, q.data(), pool);
-  tap("q_proj", q);
-  w.k_proj(x.data(), tokens, k.data(), pool);
-  tap("k_proj", k);
-  w.v_proj(x.data(), tokens, v.data(), pool);
-  tap("v_proj", v);
-
-  const RopeAngles angles = {rope.cos.data(), rope.sin.data(), head_dim};
-  RopeHalves(ViewOf(q), angles, pool);
-  RopeHalves(ViewOf(k), angles, pool);
-
-  Tensor attended({1, tokens, heads * head_dim});
-  Attention(ViewOf(q), ViewOf(k), ViewOf(v),
-            {.heads = heads, .kv_heads = kv_heads, .head_dim = head_dim, .causal = true}, ViewOf(attended),
-            pool);
-
-  w.o_proj(attended.data(), tokens, out.data(), pool);
-  tap("o_proj", out);
-}
-
-void TextEncoder::RunMlp(const Mlp& w, const Tensor& x, Tensor& out, ThreadPool& pool, const Tap& tap) const {
-  const int64_t tokens = x.dim(1);
-  Tensor gate({1, tokens, config_.intermediate_size}), up({1, tokens, config_.intermediate_size});
-  w.gate_proj(x.data(), tokens, gate.data(), pool);
-  tap("gate_proj", gate);
-  w.up_proj(x.data(), tokens, up.data(), pool);
-  tap("up_proj", up);
-  SiluMul(ViewOf(gate), ViewOf(up), ViewOf(gate), pool);
-  w.down_proj(gate.data(), tokens, out.data(), pool);
-  tap("down_proj", out);
-}
-
-void TextEncoder::RunLayer(const Layer& w, Tensor& hidden_states, const Rope& rope, ThreadPool& pool,
-                           const Tap& tap) const {
-  const float eps = static_cast<float>(config_.rms_norm_eps);
-  Tensor normed(hidden_states.shape()), out(hidden_states.shape());
-
-  RmsNorm(ViewOf(hidden_states), w.input_layernorm.data(), eps, ViewOf(normed), pool);
-  tap("input_layernorm", normed);
-  RunSelfAttention(w.self_attn, normed, rope, out, pool, tap.Under("self_attn."));
-  tap("self_attn", out);
-  Add(ViewOf(hidden_states), ViewOf(out), ViewOf(hidden_states), pool);
-
-  RmsNorm(ViewOf(hidden_states), w.post_attention_layernorm.data(), eps, ViewOf(normed), pool);
-  tap("post_attention_layernorm", normed);
-  RunMlp(w.mlp, normed, out, pool, tap.Under("mlp."));
-  tap("mlp", out);
-  Add(ViewOf(hidden_states), ViewOf(out), ViewOf(hidden_states), pool);
-}
-
-Tensor TextEncoder::RunLayers(Tensor hidden_states, const Rope& rope, const Compute& compute,
-                              const Tap& tap) const {
-  for (size_t i = 0; i < weights_.layers.size(); ++i) {
-    compute.Continue(i, weights_.layers.size());
-    const auto index = static_cast<int64_t>(i);
-    RunLayer(weights_.layers[i], hidden_states, rope, compute.pool, tap.Under("layers.", index, "."));
-    tap.Under("layers.", index, "")("", hidden_states);
-  }
-  RmsNorm(ViewOf(hidden_states), weights_.norm.data(), static_cast<float>(config_.rms_norm_eps),
-          ViewOf(hidden_states), compute.pool);
-  tap("norm", hidden_states);
-  return hidden_states;
-}
-
 Tensor TextEncoder::Encode(const std::vector<int64_t>& input_ids, const PromptImages* images,
                            const Compute& compute, const Tap& tap) const {
   const Tap model = tap.Under("model.language_model.");
-  const Rope rope = MakeRope(GetRopeIndex(input_ids, images));
+  const RopeTables rope = MakeRope(GetRopeIndex(input_ids, images));
   Tensor inputs_embeds = EmbedTokens(input_ids);
   model("embed_tokens", inputs_embeds);
   if (images) SpliceImages(input_ids, *images, inputs_embeds);
-  return twin_ ? twin_->RunLayers(inputs_embeds, rope, compute, model)
-               : RunLayers(std::move(inputs_embeds), rope, compute, model);
+  return TextEncoderPass(*this, compute).Run(inputs_embeds, rope, model);
 }
 
 }  // namespace qwen_image

@@ -10,7 +10,7 @@
 #include "core/checkpoint.h"
 #include "core/tensor.h"
 #include "model/image_grid.h"
-#include "model/layers.h"
+#include "ops/ops.h"
 #include "weights/weight_store.h"
 
 namespace qwen_image {
@@ -66,6 +66,8 @@ struct TextEncoderWeights {
   WeightMatrix embed_tokens;  // [vocab_size, hidden_size]
   std::vector<Layer> layers;
   std::vector<float> norm;
+
+  std::vector<const Linear*> AllLayers() const;
 };
 
 class TextEncoder {
@@ -85,45 +87,26 @@ class TextEncoder {
     return Encode(input_ids, &images, compute, tap);
   }
 
-  struct Rope {
+  struct RopeTables {
     Tensor cos, sin;  // [tokens, head_dim / 2]
   };
-  // The layers on another device; see UseTwin.
-  class Twin {
-   public:
-    virtual ~Twin() = default;
-    // What Encode returns; `tap` listens under "model.language_model.".
-    virtual Tensor RunLayers(const Tensor& inputs_embeds /*[1, tokens, hidden_size]*/, const Rope& rope,
-                             const Compute& compute, const Tap& tap) const = 0;
-    virtual void Release() const = 0;  // the device's copy of the weights
-  };
-  // From now on the layers run on the twin, which refers to this object: it stays where it is.
-  void UseTwin(std::unique_ptr<const Twin> twin) { twin_ = std::move(twin); }
   const TextEncoderWeights& weights() const { return weights_; }
-  void ReleasePages() const;  // see MappedFile; also the twin's copy
+  void UseBackend(std::shared_ptr<Backend> backend) { backend_ = std::move(backend); }
+  Backend& backend() const { return *backend_; }
+  void ReleasePages() const;  // see MappedFile; also the device's copies
 
  private:
-  using SelfAttention = TextEncoderWeights::SelfAttention;
-  using Mlp = TextEncoderWeights::Mlp;
-  using Layer = TextEncoderWeights::Layer;
-
   Tensor Encode(const std::vector<int64_t>& input_ids, const PromptImages* images, const Compute& compute,
                 const Tap& tap) const;
-  Rope MakeRope(const std::vector<int64_t>& position_ids /*[3, tokens]*/) const;
+  RopeTables MakeRope(const std::vector<int64_t>& position_ids /*[3, tokens]*/) const;
   void SpliceImages(const std::vector<int64_t>& input_ids, const PromptImages& images,
                     Tensor& inputs_embeds /*[1, tokens, hidden_size]*/) const;
   Tensor EmbedTokens(const std::vector<int64_t>& input_ids) const;
-  void RunSelfAttention(const SelfAttention& w, const Tensor& x, const Rope& rope, Tensor& out,
-                        ThreadPool& pool, const Tap& tap) const;
-  void RunMlp(const Mlp& w, const Tensor& x, Tensor& out, ThreadPool& pool, const Tap& tap) const;
-  Tensor RunLayers(Tensor hidden_states, const Rope& rope, const Compute& compute, const Tap& tap) const;
-  void RunLayer(const Layer& w, Tensor& hidden_states, const Rope& rope, ThreadPool& pool,
-                const Tap& tap) const;
 
   TextEncoderConfig config_;
   WeightStore store_;
   TextEncoderWeights weights_;
-  std::unique_ptr<const Twin> twin_;
+  std::shared_ptr<Backend> backend_ = CpuBackend();
 };
 
 }  // namespace qwen_image

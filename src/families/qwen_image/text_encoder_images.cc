@@ -75,10 +75,10 @@ std::vector<int64_t> GetRopeIndex(std::span<const int64_t> input_ids, const Prom
   return positions.Take();
 }
 
-TextEncoder::Rope TextEncoder::MakeRope(const std::vector<int64_t>& position_ids) const {
+TextEncoder::RopeTables TextEncoder::MakeRope(const std::vector<int64_t>& position_ids) const {
   const auto tokens = static_cast<int64_t>(position_ids.size()) / 3;
   const int64_t half = config_.head_dim() / 2;
-  Rope rope{Tensor({tokens, half}), Tensor({tokens, half})};
+  RopeTables rope{Tensor({tokens, half}), Tensor({tokens, half})};
   size_t section = 0;
   int64_t section_end = config_.mrope_section[0];
   for (int64_t i = 0; i < half; ++i) {

@@ -10,11 +10,14 @@
 #include "core/checkpoint.h"
 #include "core/tensor.h"
 #include "families/qwen_image/transformer_weights.h"
-#include "model/layers.h"
+#include "model/token_grid.h"
+#include "ops/ops.h"
 #include "weights/lora.h"
 #include "weights/weight_store.h"
 
 namespace qwen_image {
+
+class TransformerPass;
 
 class Transformer {
  public:
@@ -25,9 +28,12 @@ class Transformer {
   const TransformerConfig& config() const { return config_; }
   const WeightStore& store() const { return store_; }
   const LoraSet& loras() const { return loras_; }
+  const TransformerWeights& weights() const { return weights_; }
   int64_t total_bytes() const { return store_.total_bytes() + loras_.total_bytes(); }  // of mapped files
   void UseZeroCondT() { config_.zero_cond_t = true; }  // for files that have lost its marker
-  void ReleasePages() const;    // see MappedFile; also gives back the memory that steps share
+  void UseBackend(std::shared_ptr<Backend> backend) { backend_ = std::move(backend); }
+  Backend& backend() const { return *backend_; }
+  void ReleasePages() const;    // see MappedFile; also the device's copies
   void ThrowIfDamaged() const;  // see WeightStore
 
   // A prompt to predict for, and who listens.
@@ -37,87 +43,17 @@ class Transformer {
   };
   // For each prompt the velocity [1, tokens of the first picture, patch² · out_channels] at `timestep`, which
   // runs from 1 (noise) to 0. The first picture is the one being drawn; those behind it are references, whose
-  // latents are clean. Several prompts go through each block one after the other, so that its weights are
-  // read once.
+  // latents are clean. A run of several steps keeps one TransformerPass instead.
   std::vector<Tensor> PredictVelocities(const Tensor& latents /*[1, tokens of all pictures, in_channels]*/,
                                         std::span<const Prompt> prompts, float timestep,
                                         std::span<const TokenGrid> pictures, const Compute& compute) const;
 
-  // The same work on another device; see UseTwin.
-  class Twin {
-   public:
-    virtual ~Twin() = default;
-    virtual std::vector<Tensor> PredictVelocities(const Tensor& latents, std::span<const Prompt> prompts,
-                                                  float timestep, std::span<const TokenGrid> pictures,
-                                                  const Compute& compute) const = 0;
-    virtual void Release() const = 0;  // the device's copy of the weights
-  };
-  // From now on all velocities come from the twin, which refers to this object: it stays where it is.
-  void UseTwin(std::unique_ptr<const Twin> twin) { twin_ = std::move(twin); }
-  const TransformerWeights& weights() const { return weights_; }
-
  private:
-  using Stream = TransformerWeights::Stream;
-  using StreamNames = TransformerWeights::StreamNames;
-  using Block = TransformerWeights::Block;
-  // A stream's share of the joint sequence [text, image].
-  struct Span {
-    int64_t begin = 0;
-    int64_t count = 0;
-  };
-  // Tokens of a stream that share their modulation; mod: [shift, scale, gate] for the attention, then for the
-  // MLP, [6 · inner_dim].
-  struct ModulatedSpan {
-    Span span;
-    float* mod = nullptr;
-  };
-  using Modulation = std::vector<ModulatedSpan>;
-  struct Scratch;
-  // What goes from block to block, for one prompt.
-  struct Sequence {
-    Tensor img, txt;           // hidden states [1, tokens, inner_dim]
-    int64_t drawn_tokens = 0;  // of img; the others are references
-    Tensor silu_temb;          // [1, inner_dim]; with zero_cond_t [2, inner_dim], for t = 0 too
-    RopeTable rope;
-    Tap tap;
-  };
-
-  Tensor EmbedTimestep(float timestep, ThreadPool& pool, const Tap& tap) const;
-  Sequence Embed(const Tensor& latents, const Prompt& prompt, float timestep,
-                 std::span<const TokenGrid> pictures, ThreadPool& pool) const;
-  Tensor ProjectOut(Sequence& sequence, ThreadPool& pool) const;
-
-  Scratch& ScratchFor(int64_t img_tokens, int64_t txt_tokens) const;
-  Modulation ImgModulation(const Sequence& sequence, Scratch& s) const;
-  void RunBlock(const Block& w, Sequence& sequence, Scratch& s, ThreadPool& pool, const Tap& tap) const;
-  void ProjectQkv(const Stream& w, const Tensor& hidden_states, const Modulation& modulation, Span span,
-                  const RopeTable& rope, Scratch& s, ThreadPool& pool, const Tap& tap) const;
-  void Attend(int64_t tokens, Scratch& s, ThreadPool& pool, const Tap& tap) const;
-  void FinishAttention(const Stream& w, Tensor& hidden_states, const Modulation& modulation, Span span,
-                       Scratch& s, ThreadPool& pool, const Tap& tap) const;
-  void RunMlp(const Stream& w, Tensor& hidden_states, const Modulation& modulation, Scratch& s,
-              ThreadPool& pool, const Tap& tap) const;
-  void NormAndModulate(const Tensor& hidden_states, const Modulation& modulation, int64_t part, float* x,
-                       const char* norm, const char* modulated, ThreadPool& pool, const Tap& tap) const;
-  void TapGates(const Stream& w, const Modulation& modulation, int64_t part, Scratch& s,
-                const Tap& tap) const;
-  void AddGatedBranch(const Modulation& modulation, int64_t part, const Scratch& s, Tensor& hidden_states,
-                      ThreadPool& pool) const;
-  // The same block with its steps fused; transformer_fused.cc.
-  static bool CanFuse(const Block& w);
-  void QuantizeModulated(const Tensor& hidden_states, const Modulation& modulation, int64_t part,
-                         const Linear& layer, Int8Activations& to, ThreadPool& pool) const;
-  Int8Product Gated(const Linear& layer, const Int8Activations& x, const Modulation& modulation, int64_t part,
-                    Tensor& hidden_states) const;
-  void RunBlockFused(const Block& w, Sequence& sequence, Scratch& s, ThreadPool& pool) const;
-
   TransformerConfig config_;
   WeightStore store_;
   LoraSet loras_;
   TransformerWeights weights_;
-  std::unique_ptr<const Twin> twin_;
-  // Kept from step to step: clearing new memory takes as long as a layer.
-  mutable std::unique_ptr<Scratch> scratch_;
+  std::shared_ptr<Backend> backend_ = CpuBackend();
 };
 
 }  // namespace qwen_image

@@ -1,185 +1,124 @@
-// One block of the transformer, step by step: every intermediate tensor can be seen and replaced. Where
-// nobody listens, two kernels that follow each other are one, with the same bits.
-#include "families/qwen_image/transformer_impl.h"
+#include "families/qwen_image/transformer_block.h"
+
+#include <array>
 
 namespace qwen_image {
+namespace {
 
-bool WantsAttention(const Tap& tap) { return tap.Wants(":attn_weights") || tap.Wants(":attn_entropy"); }
+// The joint sequence is [text, image].
+enum { kTxt, kImg };
 
-AttentionShape JointAttention(const TransformerConfig& config) {
-  return {.heads = config.num_attention_heads,
-          .kv_heads = config.num_attention_heads,
-          .head_dim = config.attention_head_dim};
-}
+std::array<int64_t, 2> TokensOf(const BlockState& state) { return {state.txt.dim(1), state.img.dim(1)}; }
 
-void ShowAttention(ConstView query, ConstView key, const AttentionShape& shape, ThreadPool& pool,
-                   const Tap& tap) {
-  constexpr int64_t kSampledQueries = 64;  // enough for a mean over a head
-  if (tap.Wants(":attn_weights")) {
-    Tensor weights({1, shape.heads, query.rows, key.rows});
-    AttentionWeights(query, key, shape, weights.data(), pool);
-    tap(":attn_weights", weights);
-  }
-  if (tap.Wants(":attn_entropy")) {
-    Tensor entropy({1, shape.heads});
-    AttentionEntropy(query, key, shape, kSampledQueries, entropy.data(), pool);
-    tap(":attn_entropy", entropy);
-  }
+}  // namespace
+
+BlockPass::BlockPass(Ops& ops, const TransformerConfig& config, int64_t txt_tokens, int64_t img_tokens)
+    : ops_(ops), config_(config) {
+  const Shape joint = {1, txt_tokens + img_tokens, config.inner_dim()};
+  query_ = ops.New(joint);
+  key_ = ops.New(joint);
+  value_ = ops.New(joint);
+  attn_output_ = ops.New(joint);
+  mlp_hidden_ = ops.New({1, txt_tokens + img_tokens, 4 * config.inner_dim()});
 }
 
 // With zero_cond_t (Edit-2511) references are modulated for t = 0.
-Transformer::Modulation Transformer::ImgModulation(const Sequence& sequence, Scratch& s) const {
-  const int64_t tokens = sequence.img.dim(1), drawn = sequence.drawn_tokens;
-  if (!config_.zero_cond_t || drawn == tokens) return {{{0, tokens}, s.img_mod.row(0)}};
-  return {{{0, drawn}, s.img_mod.row(0)}, {{drawn, tokens - drawn}, s.img_mod.row(1)}};
+Modulation BlockPass::ModulationOf(const Stream& w, const BlockState& state, int64_t part) const {
+  const bool img = w.names == &TransformerWeights::StreamNames::kImg;
+  const int64_t tokens = img ? state.img.dim(1) : state.txt.dim(1), drawn = state.drawn_tokens;
+  Modulation modulation{.values = img ? &state.img_mod : &state.txt_mod,
+                        .shift = part + kShift,
+                        .scale = part + kScale,
+                        .gate = part + kGate,
+                        .spans = {{0, tokens, 0}},
+                        .by_row = img && config_.zero_cond_t};
+  if (modulation.by_row && drawn < tokens) modulation.spans = {{0, drawn, 0}, {drawn, tokens - drawn, 1}};
+  return modulation;
 }
 
-void Transformer::NormAndModulate(const Tensor& hidden_states, const Modulation& modulation, int64_t part,
-                                  float* x, const char* norm, const char* modulated, ThreadPool& pool,
-                                  const Tap& tap) const {
-  const int64_t dim = config_.inner_dim(), tokens = hidden_states.dim(1);
-  if (tap) {
-    LayerNorm(ViewOf(hidden_states), kTransformerEps, {x, tokens, dim}, pool);
-    tap(norm, x, {1, tokens, dim});
-  }
-  for (const auto& [span, mod] : modulation) {
-    const float *shift = mod + (part + kShift) * dim, *scale = mod + (part + kScale) * dim;
-    const View rows = {x + span.begin * dim, span.count, dim};
-    if (tap) {
-      Modulate(rows, scale, shift, rows, pool);
-    } else {
-      LayerNormModulate(ViewOf(hidden_states).Rows(span.begin, span.count), kTransformerEps, scale, shift,
-                        rows, pool);
-    }
-  }
-  tap(modulated, x, {1, tokens, dim});
+void BlockPass::Attend(const TransformerWeights::Block& w, BlockState& state, const Tap& tap) {
+  const std::array<int64_t, 2> tokens = TokensOf(state);
+  Joint q = ops_.PartsOf(query_, tokens), k = ops_.PartsOf(key_, tokens), v = ops_.PartsOf(value_, tokens);
+  Joint attn_output = ops_.PartsOf(attn_output_, tokens);
+
+  const auto qkv = [&](const Stream& stream, const Array& x, size_t part) {
+    const auto& names = *stream.names;
+    return Projection{.x = &x,
+                      .norm = {Norm::Kind::kLayer, kTransformerEps, nullptr, names.norm1},
+                      .modulation = ModulationOf(stream, state, kAttentionPart),
+                      .modulated = names.modulated1,
+                      .products = {{&stream.to_q, names.to_q, &q[part]},
+                                   {&stream.to_k, names.to_k, &k[part]},
+                                   {&stream.to_v, names.to_v, &v[part]}}};
+  };
+  ops_.Project(std::array{qkv(w.img, state.img, kImg), qkv(w.txt, state.txt, kTxt)}, tap);
+
+  const auto rotated = [&](Array& x, const std::vector<float>& weight, const Rope& rope, const char* norm,
+                           const char* name) {
+    return NormRope{&x, &weight, kTransformerEps, &rope, norm, name};
+  };
+  const auto &img = *w.img.names, &txt = *w.txt.names;
+  ops_.NormAndRotate(std::array{rotated(q[kImg], w.img.norm_q, state.img_rope, img.norm_q, img.query_rope),
+                                rotated(k[kImg], w.img.norm_k, state.img_rope, img.norm_k, img.key_rope),
+                                rotated(q[kTxt], w.txt.norm_q, state.txt_rope, txt.norm_q, txt.query_rope),
+                                rotated(k[kTxt], w.txt.norm_k, state.txt_rope, txt.norm_k, txt.key_rope)},
+                     tap);
+
+  ops_.Attend({.q = &q,
+               .k = &k,
+               .v = &v,
+               .heads = config_.num_attention_heads,
+               .kv_heads = config_.num_attention_heads,
+               .head_dim = config_.attention_head_dim,
+               .weights = ":attn_weights",
+               .entropy = ":attn_entropy",
+               .output = ":attn_output"},
+              attn_output, tap);
+
+  const auto out = [&](const Stream& stream, Array& hidden_states, size_t part) {
+    return GatedAddition{.x = &attn_output[part],
+                         .layer = &stream.to_out,
+                         .names = {stream.names->to_out},
+                         .gate = ModulationOf(stream, state, kAttentionPart),
+                         .gate_name = stream.names->gate1,
+                         .sum = &hidden_states,
+                         .sum_name = stream.names->attn_residual};
+  };
+  ops_.AddProjected(std::array{out(w.img, state.img, kImg), out(w.txt, state.txt, kTxt)}, tap);
 }
 
-// The official block makes one gate for all tokens or, with zero_cond_t, one for each.
-void Transformer::TapGates(const Stream& w, const Modulation& modulation, int64_t part, Scratch& s,
-                           const Tap& tap) const {
-  const int64_t dim = config_.inner_dim();
-  s.token_gates = {};
-  if (!tap) return;
-  const char* name = part == kAttentionPart ? w.names->gate1 : w.names->gate2;
-  if (!config_.zero_cond_t || w.names != &StreamNames::kImg) {
-    tap(name, modulation.front().mod + (part + kGate) * dim, {1, dim});
-    return;
-  }
-  s.token_gates = Tensor({1, modulation.back().span.begin + modulation.back().span.count, dim});
-  for (const auto& [span, mod] : modulation) {
-    for (int64_t i = 0; i < span.count; ++i)
-      std::copy_n(mod + (part + kGate) * dim, dim, s.token_gates.row(span.begin + i));
-  }
-  tap(name, s.token_gates);
+void BlockPass::RunMlp(const TransformerWeights::Block& w, BlockState& state, const Tap& tap) {
+  Joint hidden = ops_.PartsOf(mlp_hidden_, TokensOf(state));
+  const auto proj = [&](const Stream& stream, const Array& x, size_t part) {
+    const auto& names = *stream.names;
+    return Projection{.x = &x,
+                      .norm = {Norm::Kind::kLayer, kTransformerEps, nullptr, names.norm2},
+                      .modulation = ModulationOf(stream, state, kMlpPart),
+                      .modulated = names.modulated2,
+                      .products = {{&stream.mlp.proj, names.mlp_proj, &hidden[part]}},
+                      .activation = Activation::kGeluTanh,
+                      .activated = names.mlp_gelu};
+  };
+  ops_.Project(std::array{proj(w.img, state.img, kImg), proj(w.txt, state.txt, kTxt)}, tap);
+
+  const auto out = [&](const Stream& stream, Array& hidden_states, size_t part) {
+    const auto& names = *stream.names;
+    return GatedAddition{.x = &hidden[part],
+                         .layer = &stream.mlp.out,
+                         .names = {names.mlp_out, names.mlp},
+                         .gate = ModulationOf(stream, state, kMlpPart),
+                         .gate_name = names.gate2,
+                         .sum = &hidden_states,
+                         .sum_name = names.stream};
+  };
+  ops_.AddProjected(std::array{out(w.img, state.img, kImg), out(w.txt, state.txt, kTxt)}, tap);
 }
 
-// hidden_states += gate · s.branch
-void Transformer::AddGatedBranch(const Modulation& modulation, int64_t part, const Scratch& s,
-                                 Tensor& hidden_states, ThreadPool& pool) const {
-  const int64_t dim = config_.inner_dim();
-  if (s.token_gates.size() > 0) {
-    for (int64_t i = 0; i < hidden_states.dim(1); ++i)
-      AddGated({s.branch.row(i), 1, dim}, s.token_gates.row(i), {hidden_states.row(i), 1, dim}, pool);
-    return;
-  }
-  for (const auto& [span, mod] : modulation) {
-    AddGated({s.branch.row(span.begin), span.count, dim}, mod + (part + kGate) * dim,
-             ViewOf(hidden_states).Rows(span.begin, span.count), pool);
-  }
-}
-
-// norm1, modulation, q/k/v with their norms and RoPE, into this stream's rows of the joint sequence.
-void Transformer::ProjectQkv(const Stream& w, const Tensor& hidden_states, const Modulation& modulation,
-                             Span span, const RopeTable& rope, Scratch& s, ThreadPool& pool,
-                             const Tap& tap) const {
-  const int64_t dim = config_.inner_dim(), heads = config_.num_attention_heads,
-                head_dim = config_.attention_head_dim;
-  const StreamNames& names = *w.names;
-  const Shape flat = {1, span.count, dim}, split = {1, span.count, heads, head_dim};
-  float *q = s.query.row(span.begin), *k = s.key.row(span.begin), *v = s.value.row(span.begin);
-  float* x = s.modulated.data();
-  NormAndModulate(hidden_states, modulation, kAttentionPart, x, names.norm1, names.modulated1, pool, tap);
-
-  w.to_q(x, span.count, q, pool);
-  tap(names.to_q, q, flat);
-  w.to_k(x, span.count, k, pool);
-  tap(names.to_k, k, flat);
-  w.to_v(x, span.count, v, pool);
-  tap(names.to_v, v, flat);
-
-  const RopeAngles angles = {rope.cos.row(span.begin), rope.sin.row(span.begin), head_dim};
-  const View q_view = {q, span.count, dim}, k_view = {k, span.count, dim};
-  if (!tap) {
-    RmsNormRope(q_view, w.norm_q.data(), kTransformerEps, angles, pool);
-    RmsNormRope(k_view, w.norm_k.data(), kTransformerEps, angles, pool);
-    return;
-  }
-  RmsNormHeads(q_view, w.norm_q.data(), head_dim, kTransformerEps, pool);
-  tap(names.norm_q, q, split);
-  RmsNormHeads(k_view, w.norm_k.data(), head_dim, kTransformerEps, pool);
-  tap(names.norm_k, k, split);
-  RopeInterleaved(q_view, angles, pool);
-  tap(names.query_rope, q, split);
-  RopeInterleaved(k_view, angles, pool);
-  tap(names.key_rope, k, split);
-}
-
-// Output projection and gated residual of this stream's rows of the joint attention.
-void Transformer::FinishAttention(const Stream& w, Tensor& hidden_states, const Modulation& modulation,
-                                  Span span, Scratch& s, ThreadPool& pool, const Tap& tap) const {
-  const StreamNames& names = *w.names;
-  w.to_out(s.attn_output.row(span.begin), span.count, s.branch.data(), pool);
-  tap(names.to_out, s.branch.data(), {1, span.count, config_.inner_dim()});
-  TapGates(w, modulation, kAttentionPart, s, tap);
-  AddGatedBranch(modulation, kAttentionPart, s, hidden_states, pool);
-  tap(names.attn_residual, hidden_states);
-}
-
-// norm2, modulation, MLP, gated residual.
-void Transformer::RunMlp(const Stream& w, Tensor& hidden_states, const Modulation& modulation, Scratch& s,
-                         ThreadPool& pool, const Tap& tap) const {
-  const int64_t dim = config_.inner_dim(), tokens = hidden_states.dim(1);
-  const StreamNames& names = *w.names;
-  const Shape flat = {1, tokens, dim}, wide = {1, tokens, 4 * dim};
-  float* x = s.modulated.data();
-  NormAndModulate(hidden_states, modulation, kMlpPart, x, names.norm2, names.modulated2, pool, tap);
-
-  w.mlp.proj(x, tokens, s.mlp_hidden.data(), pool);
-  tap(names.mlp_proj, s.mlp_hidden.data(), wide);
-  const View hidden = {s.mlp_hidden.data(), tokens, 4 * dim};
-  GeluTanh(hidden, hidden, pool);
-  tap(names.mlp_gelu, s.mlp_hidden.data(), wide);
-  w.mlp.out(s.mlp_hidden.data(), tokens, s.branch.data(), pool);
-  tap(names.mlp_out, s.branch.data(), flat);
-  tap(names.mlp, s.branch.data(), flat);
-  TapGates(w, modulation, kMlpPart, s, tap);
-  AddGatedBranch(modulation, kMlpPart, s, hidden_states, pool);
-  tap(names.stream, hidden_states);
-}
-
-void Transformer::Attend(int64_t tokens, Scratch& s, ThreadPool& pool, const Tap& tap) const {
-  const AttentionShape shape = JointAttention(config_);
-  const auto rows = [&](Tensor& x) { return View(x.data(), tokens, config_.inner_dim()); };
-  ShowAttention(rows(s.query), rows(s.key), shape, pool, tap);
-  Attention(rows(s.query), rows(s.key), rows(s.value), shape, rows(s.attn_output), pool);
-  tap(":attn_output", s.attn_output.data(), {1, tokens, config_.inner_dim()});
-}
-
-void Transformer::RunBlock(const Block& w, Sequence& sequence, Scratch& s, ThreadPool& pool,
-                           const Tap& tap) const {
-  Tensor &img = sequence.img, &txt = sequence.txt;
-  const Span txt_span = {0, txt.dim(1)}, img_span = {txt.dim(1), img.dim(1)};
-  tap(w.img.names->mod, s.img_mod);
-  tap(w.txt.names->mod, s.txt_mod);
-  const Modulation img_mod = ImgModulation(sequence, s), txt_mod = {{txt_span, s.txt_mod.data()}};
-  ProjectQkv(w.img, img, img_mod, img_span, sequence.rope, s, pool, tap);
-  ProjectQkv(w.txt, txt, txt_mod, txt_span, sequence.rope, s, pool, tap);
-  Attend(txt_span.count + img_span.count, s, pool, tap);
-  FinishAttention(w.img, img, img_mod, img_span, s, pool, tap);
-  FinishAttention(w.txt, txt, txt_mod, txt_span, s, pool, tap);
-  RunMlp(w.img, img, img_mod, s, pool, tap);
-  RunMlp(w.txt, txt, txt_mod, s, pool, tap);
+void BlockPass::Run(const TransformerWeights::Block& w, BlockState& state, const Tap& tap) {
+  ops_.Show(tap, w.img.names->mod, state.img_mod);
+  ops_.Show(tap, w.txt.names->mod, state.txt_mod);
+  Attend(w, state, tap);
+  RunMlp(w, state, tap);
 }
 
 }  // namespace qwen_image

@@ -106,6 +106,24 @@ TransformerWeights::TransformerWeights(const TransformerConfig& config, WeightSt
   binder.Finish();
 }
 
+std::vector<const Linear*> LayersOf(const TransformerWeights::Block& block) {
+  std::vector<const Linear*> layers;
+  for (const TransformerWeights::Stream* w : {&block.img, &block.txt})
+    layers.insert(layers.end(), {&w->to_q, &w->to_k, &w->to_v, &w->to_out, &w->mlp.proj, &w->mlp.out});
+  return layers;
+}
+
+std::vector<const Linear*> TransformerWeights::AllLayers() const {
+  std::vector<const Linear*> layers = {&img_in,        &txt_in,          &time_linear_1,
+                                       &time_linear_2, &norm_out_linear, &proj_out};
+  for (const Block& block : transformer_blocks) {
+    layers.insert(layers.end(), {&block.img.mod, &block.txt.mod});
+    const std::vector<const Linear*> inside = LayersOf(block);
+    layers.insert(layers.end(), inside.begin(), inside.end());
+  }
+  return layers;
+}
+
 // Positions are centred: a picture's row y has the position y − ⌈height / 2⌉, and the n-th picture the frame
 // n. The text continues on the diagonal, from the first position that no picture token uses.
 RopeTable MakeRope(const TransformerConfig& config, int64_t text_tokens,

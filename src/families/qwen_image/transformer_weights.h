@@ -9,8 +9,8 @@
 
 #include "core/checkpoint.h"
 #include "core/tensor.h"
-#include "model/layers.h"
 #include "model/token_grid.h"
+#include "ops/linear.h"
 #include "weights/lora.h"
 #include "weights/weight_store.h"
 
@@ -71,7 +71,11 @@ struct TransformerWeights {
   Linear time_linear_1, time_linear_2;  // time_text_embed.timestep_embedder
   std::vector<Block> transformer_blocks;
   Linear norm_out_linear, proj_out;
+
+  std::vector<const Linear*> AllLayers() const;
 };
+
+std::vector<const Linear*> LayersOf(const TransformerWeights::Block& block);  // that a block runs through
 
 inline constexpr float kTransformerEps = 1e-6f;  // of every norm in this model
 
@@ -83,13 +87,6 @@ struct RopeTable {
   Tensor cos, sin;  // [text + image tokens, head_dim / 2]
 };
 RopeTable MakeRope(const TransformerConfig& config, int64_t text_tokens, std::span<const TokenGrid> pictures);
-
-// The attention of a block over text and picture together.
-AttentionShape JointAttention(const TransformerConfig& config);
-// What the attention itself never holds in memory; computed beside it, and only for listeners who ask.
-bool WantsAttention(const Tap& tap);
-void ShowAttention(ConstView query, ConstView key, const AttentionShape& shape, ThreadPool& pool,
-                   const Tap& tap);
 
 // The sinusoids of the timestep, [1, channels]; with zero_cond_t [2, channels]: the second row is for t = 0,
 // which references have.

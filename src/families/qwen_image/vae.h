@@ -14,7 +14,7 @@
 
 #include "core/checkpoint.h"
 #include "core/tensor.h"
-#include "model/layers.h"
+#include "ops/ops.h"
 #include "weights/weight_store.h"
 
 namespace qwen_image {
@@ -43,21 +43,8 @@ struct VaeTiling {
 
 // The weights: small ones as floats, large ones where they lie.
 struct VaeWeights {
-  struct Conv {
-    int64_t in = 0, out = 0, kernel = 0;
-    std::vector<float> weight;  // [out, kernel, kernel, in]
-    std::vector<float> bias;    // [out]
-  };
-  // 3 × 3 with stride 1: nearly all of the weights. They stay in the file until they are used.
-  struct Conv3x3 {
-    int64_t in = 0, out = 0;
-    WeightMatrix weight;                                  // [out, in · slices · 3 · 3]
-    std::vector<float> bias;                              // [out]
-    std::shared_ptr<const std::vector<float>> converted;  // what `weight` points to, if not into the file
-  };
   struct ResidualBlock {
-    std::vector<float> norm1, norm2;  // gamma, [channels]
-    Conv3x3 conv1, conv2;
+    ConvBranch branch;                  // norm1, conv1, norm2, conv2
     std::optional<Conv> conv_shortcut;  // when the width changes
   };
   struct AttentionBlock {
@@ -68,7 +55,7 @@ struct VaeWeights {
     Conv conv;  // resample.1
   };
   struct Upsample {
-    Conv3x3 conv;  // resample.1
+    Conv3x3Layer conv;  // resample.1
   };
   struct MidBlock {
     ResidualBlock resnet0;
@@ -80,18 +67,18 @@ struct VaeWeights {
     std::optional<Upsample> upsampler;
   };
   struct Encoder {
-    Conv3x3 conv_in;
+    Conv3x3Layer conv_in;
     std::vector<std::variant<ResidualBlock, AttentionBlock, Downsample>> down_blocks;
     MidBlock mid_block;
     std::vector<float> norm_out;
-    Conv3x3 conv_out;
+    Conv3x3Layer conv_out;
   };
   struct Decoder {
-    Conv3x3 conv_in;
+    Conv3x3Layer conv_in;
     MidBlock mid_block;
     std::vector<UpBlock> up_blocks;
     std::vector<float> norm_out;
-    Conv3x3 conv_out;
+    Conv3x3Layer conv_out;
   };
 
   // Throws Error kBadInput that lists all that is missing or does not fit.
@@ -109,10 +96,6 @@ class Vae {
   const VaeConfig& config() const { return config_; }
   const WeightStore& store() const { return store_; }
 
-  // What lies between the two convolutions of a residual block is made and used in bands of rows of about
-  // this many floats. The result does not depend on it.
-  void set_band_floats(int64_t floats) { band_floats_ = floats; }
-
   // Latents [1, z_dim, 1, h, w] (already × std + mean) → picture [1, 3, 8h, 8w] in [−1, 1].
   Tensor Decode(const Tensor& latents, const Compute& compute, const Tap& tap = {}) const;
   // The same tile by tile: little memory for large pictures. Not clamped, as in diffusers.
@@ -123,19 +106,9 @@ class Vae {
   Tensor Encode(const Tensor& image, const Compute& compute, const Tap& tap = {}) const;
   Tensor EncodeTiled(const Tensor& image, const VaeTiling& tiling, const Compute& compute) const;
 
-  // The passes on another device; see UseTwin.
-  class Twin {
-   public:
-    virtual ~Twin() = default;
-    // What Decode and Encode return, but not clamped; of the whole picture, or of one tile.
-    virtual Tensor Decode(const Tensor& latents, const Compute& compute, const Tap& tap) const = 0;
-    virtual Tensor Encode(const Tensor& image, const Compute& compute, const Tap& tap) const = 0;
-    virtual void Release() const = 0;  // the device's copy of the weights
-  };
-  // From now on the passes run on the twin, which refers to this object: it stays where it is.
-  void UseTwin(std::unique_ptr<const Twin> twin) { twin_ = std::move(twin); }
   const VaeWeights& weights() const { return weights_; }
-  void ReleasePages() const;  // see MappedFile; also the twin's copy
+  void UseBackend(std::shared_ptr<Backend> backend) { backend_ = std::move(backend); }
+  void ReleasePages() const;  // see MappedFile; also the device's copies
 
  private:
   // Without clamping: the whole picture, or one tile of it.
@@ -144,9 +117,8 @@ class Vae {
 
   VaeConfig config_;
   WeightStore store_;
-  int64_t band_floats_ = 8 << 20;
   VaeWeights weights_;
-  std::unique_ptr<const Twin> twin_;
+  std::shared_ptr<Backend> backend_ = CpuBackend();
 };
 
 }  // namespace qwen_image

@@ -85,16 +85,16 @@ class VaeBinder {
   VaeBinder(const VaeConfig& config, WeightStore& store) : config_(config), store_(store), binder_(store) {}
 
   // A causal 3-D convolution: of its temporal slices only the last one sees the single frame.
-  VaeWeights::Conv CausalConv(const std::string& name, int64_t out, int64_t in, int64_t kernel) {
+  Conv CausalConv(const std::string& name, int64_t out, int64_t in, int64_t kernel) {
     return BindConv(name, {out, in, kernel, kernel, kernel}, kernel);
   }
-  VaeWeights::Conv PlaneConv(const std::string& name, int64_t out, int64_t in, int64_t kernel) {
+  Conv PlaneConv(const std::string& name, int64_t out, int64_t in, int64_t kernel) {
     return BindConv(name, {out, in, kernel, kernel}, 1);
   }
-  VaeWeights::Conv3x3 CausalConv3x3(const std::string& name, int64_t out, int64_t in) {
+  Conv3x3Layer CausalConv3x3(const std::string& name, int64_t out, int64_t in) {
     return BindConv3x3(name, {out, in, 3, 3, 3});
   }
-  VaeWeights::Conv3x3 PlaneConv3x3(const std::string& name, int64_t out, int64_t in) {
+  Conv3x3Layer PlaneConv3x3(const std::string& name, int64_t out, int64_t in) {
     return BindConv3x3(name, {out, in, 3, 3});
   }
   std::vector<float> Gamma(const std::string& name, int64_t channels) {
@@ -102,10 +102,10 @@ class VaeBinder {
   }
 
   VaeWeights::ResidualBlock ResidualBlock(const std::string& name, int64_t in, int64_t out) {
-    VaeWeights::ResidualBlock block{.norm1 = Gamma(name + ".norm1", in),
-                                    .norm2 = Gamma(name + ".norm2", out),
-                                    .conv1 = CausalConv3x3(name + ".conv1", out, in),
-                                    .conv2 = CausalConv3x3(name + ".conv2", out, out),
+    VaeWeights::ResidualBlock block{.branch = {.norm1 = Gamma(name + ".norm1", in),
+                                               .norm2 = Gamma(name + ".norm2", out),
+                                               .conv1 = CausalConv3x3(name + ".conv1", out, in),
+                                               .conv2 = CausalConv3x3(name + ".conv2", out, out)},
                                     .conv_shortcut = {}};
     if (in != out) block.conv_shortcut = CausalConv(name + ".conv_shortcut", out, in, 1);
     return block;
@@ -182,9 +182,9 @@ class VaeBinder {
 
  private:
   // Keeps the last of `slices` temporal slices and turns [out, in, k, k] into [out, k, k, in].
-  VaeWeights::Conv BindConv(const std::string& name, const Shape& shape, int64_t slices) {
+  Conv BindConv(const std::string& name, const Shape& shape, int64_t slices) {
     const int64_t out = shape[0], in = shape[1], kernel = shape.back(), area = kernel * kernel;
-    VaeWeights::Conv conv{
+    Conv conv{
         .in = in, .out = out, .kernel = kernel, .weight = {}, .bias = binder_.Floats(name + ".bias", {out})};
     const std::vector<float> all = binder_.Floats(name + ".weight", shape);
     if (all.empty()) return conv;  // missing: Finish() will say so
@@ -200,12 +200,12 @@ class VaeBinder {
   }
 
   // Leaves plain numbers in the file; whatever else there is becomes floats.
-  VaeWeights::Conv3x3 BindConv3x3(const std::string& name, const Shape& shape) {
-    VaeWeights::Conv3x3 conv{.in = shape[1],
-                             .out = shape[0],
-                             .weight = {},
-                             .bias = binder_.Floats(name + ".bias", {shape[0]}),
-                             .converted = {}};
+  Conv3x3Layer BindConv3x3(const std::string& name, const Shape& shape) {
+    Conv3x3Layer conv{.in = shape[1],
+                      .out = shape[0],
+                      .weight = {},
+                      .bias = binder_.Floats(name + ".bias", {shape[0]}),
+                      .converted = {}};
     const WeightTensor* stored = store_.Find(name + ".weight");
     if (!stored || (!stored->quantized() && !stored->channels_last())) {
       conv.weight = binder_.Matrix(name + ".weight", shape);

@@ -1,6 +1,7 @@
 #include "families/qwen_image/vision_encoder.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 
 #include "core/fail.h"
@@ -8,36 +9,140 @@
 namespace qwen_image {
 namespace {
 
-// Copies groups of `size` floats: to the place i the one at order[i], or the other way round.
-void Gather(const float* from, const std::vector<int64_t>& order, int64_t size, float* to) {
-  for (size_t i = 0; i < order.size(); ++i)
-    std::copy_n(from + order[i] * size, size, to + static_cast<int64_t>(i) * size);
+std::vector<int64_t> Inverse(const std::vector<int64_t>& order) {
+  std::vector<int64_t> inverse(order.size());
+  for (size_t i = 0; i < order.size(); ++i) inverse[static_cast<size_t>(order[i])] = static_cast<int64_t>(i);
+  return inverse;
 }
-void Scatter(const float* from, const std::vector<int64_t>& order, int64_t size, float* to) {
-  for (size_t i = 0; i < order.size(); ++i)
-    std::copy_n(from + static_cast<int64_t>(i) * size, size, to + order[i] * size);
-}
+
+// The pictures of one prompt on their way through the tower.
+class VisionEncoderPass {
+ public:
+  VisionEncoderPass(const VisionEncoder& model, const VisionEncoder::Layout& layout, const Compute& compute)
+      : weights_(model.weights()),
+        config_(model.config()),
+        layout_(layout),
+        compute_(compute),
+        ops_(model.backend().Start(compute)) {}
+
+  Tensor Run(const Tensor& pixel_values, const Tap& tap) {
+    Tensor result;
+    ops_->Run([&] {
+      const Tap visual = tap.Under("model.visual.");
+      const int64_t patches = pixel_values.dim(0);
+      rope_ = {ops_->FromHost(layout_.cos), ops_->FromHost(layout_.sin)};
+      MakeScratch(patches);
+      Array embedded = ops_->New({patches, config_.hidden_size});
+      ops_->Multiply(weights_.patch_embed, ops_->FromHost(pixel_values), embedded);
+      ops_->Show(visual, "patch_embed", embedded);
+      Array hidden_states = ops_->Reordered(embedded, layout_.order, config_.merge_unit());
+
+      for (size_t i = 0; i < weights_.blocks.size(); ++i) {
+        compute_.Continue(i, weights_.blocks.size());
+        const auto index = static_cast<int64_t>(i);
+        const Tap block_tap = visual.Under("blocks.", index, ".");
+        RunAttention(weights_.blocks[i], hidden_states, block_tap);
+        RunMlp(weights_.blocks[i], hidden_states, block_tap);
+        ops_->Show(visual.Under("blocks.", index, ""), "", hidden_states);
+        ops_->Finish(std::array{&hidden_states});
+      }
+
+      Array merged = RunMerger(hidden_states, visual.Under("merger."));
+      ops_->Show(visual, "merger", merged);
+      Array embeds = ops_->Reordered(merged, Inverse(layout_.order), 1);
+      ops_->Show(tap, "model.visual", embeds);
+      result = ops_->ToHost(embeds);
+    });
+    return result;
+  }
+
+ private:
+  using Block = VisionEncoderWeights::Block;
+
+  // Both halves of a block use the same memory.
+  void MakeScratch(int64_t patches) {
+    const int64_t hidden = config_.hidden_size, intermediate = config_.intermediate_size;
+    const Array memory = ops_->New({patches, std::max(4 * hidden, 2 * intermediate)});
+    qkv_ = ops_->Cols(memory, 0, 3 * hidden);
+    attended_ = {ops_->Cols(memory, 3 * hidden, hidden)};
+    gate_ = ops_->Cols(memory, 0, intermediate);
+    up_ = ops_->Cols(memory, intermediate, intermediate);
+  }
+
+  void RunAttention(const Block& w, Array& hidden_states, const Tap& tap) {
+    const int64_t hidden = config_.hidden_size;
+    Projection projection{.x = &hidden_states,
+                          .norm = {Norm::Kind::kRms, kVisionEncoderEps, &w.norm1, "norm1"},
+                          .products = {}};
+    Joint parts;
+    if (w.attn.qkv.size() == 1) {
+      projection.products = {{&w.attn.qkv[0], "attn.qkv", &qkv_}};
+    } else {
+      for (int64_t i = 0; i < 3; ++i) parts.push_back(ops_->Cols(qkv_, i * hidden, hidden));
+      for (size_t i = 0; i < 3; ++i) projection.products.push_back({&w.attn.qkv[i], nullptr, &parts[i]});
+    }
+    ops_->Project({&projection, 1}, tap);
+    if (!parts.empty()) {
+      qkv_ = ops_->JoinCols(parts);
+      ops_->Show(tap, "attn.qkv", qkv_);
+    }
+    Joint q = {ops_->Cols(qkv_, 0, hidden)}, k = {ops_->Cols(qkv_, hidden, hidden)};
+    const Joint v = {ops_->Cols(qkv_, 2 * hidden, hidden)};
+    ops_->RotateHalves(rope_, q[0]);
+    ops_->RotateHalves(rope_, k[0]);
+    ops_->Attend({.q = &q,
+                  .k = &k,
+                  .v = &v,
+                  .heads = config_.num_heads,
+                  .kv_heads = config_.num_heads,
+                  .head_dim = config_.head_dim(),
+                  .ends = w.full_attention ? layout_.frame_ends : layout_.window_ends},
+                 attended_, tap);
+    const GatedAddition proj{
+        .x = &attended_[0], .layer = &w.attn.proj, .names = {"attn.proj", "attn"}, .sum = &hidden_states};
+    ops_->AddProjected({&proj, 1}, tap);
+  }
+
+  void RunMlp(const Block& w, Array& hidden_states, const Tap& tap) {
+    const Projection gate_and_up{
+        .x = &hidden_states,
+        .norm = {Norm::Kind::kRms, kVisionEncoderEps, &w.norm2, "norm2"},
+        .products = {{&w.mlp.gate_proj, "mlp.gate_proj", &gate_}, {&w.mlp.up_proj, "mlp.up_proj", &up_}}};
+    ops_->Project({&gate_and_up, 1}, tap);
+    ops_->SiluMul(up_, gate_);
+    const GatedAddition down_proj{
+        .x = &gate_, .layer = &w.mlp.down_proj, .names = {"mlp.down_proj", "mlp"}, .sum = &hidden_states};
+    ops_->AddProjected({&down_proj, 1}, tap);
+  }
+
+  Array RunMerger(Array& hidden_states, const Tap& tap) {
+    const auto& w = weights_.merger;
+    const int64_t tokens = hidden_states.dim(0) / config_.merge_unit();
+    const int64_t width = config_.hidden_size * config_.merge_unit();
+    ops_->RmsNorm(w.ln_q, kVisionEncoderEps, hidden_states);
+    ops_->Show(tap, "ln_q", hidden_states);
+    const Array merged_patches = ops_->Reshaped(hidden_states, {tokens, width});
+    Array hidden = ops_->New({tokens, width}), merged = ops_->New({tokens, config_.out_hidden_size});
+    const Projection mlp_0{
+        .x = &merged_patches, .products = {{&w.mlp_0, "mlp.0", &hidden}}, .activation = Activation::kGelu};
+    ops_->Project({&mlp_0, 1}, tap);
+    const Projection mlp_2{.x = &hidden, .products = {{&w.mlp_2, "mlp.2", &merged}}};
+    ops_->Project({&mlp_2, 1}, tap);
+    return merged;
+  }
+
+  const VisionEncoderWeights& weights_;
+  const VisionEncoderConfig& config_;
+  const VisionEncoder::Layout& layout_;
+  const Compute& compute_;
+  std::unique_ptr<Ops> ops_;
+  Rope rope_;
+  Array qkv_;        // [patches, 3 · hidden_size]
+  Joint attended_;   // [patches, hidden_size]
+  Array gate_, up_;  // [patches, intermediate_size]
+};
 
 }  // namespace
-
-// What a block computes, in one piece of memory for both of its halves.
-struct VisionEncoder::Buffers {
-  Buffers(const VisionEncoderConfig& config, int64_t patches)
-      : memory({patches, std::max(4 * config.hidden_size, 2 * config.intermediate_size)}),
-        qkv(memory.data()),
-        attended(qkv + 3 * patches * config.hidden_size),
-        gate(memory.data()),
-        up(gate + patches * config.intermediate_size),
-        normed({patches, config.hidden_size}),
-        out({patches, config.hidden_size}) {}
-
-  Tensor memory;
-  float* qkv;       // [patches, 3, heads, head_dim]
-  float* attended;  // [patches, hidden_size]
-  float* gate;      // [patches, intermediate_size]
-  float* up;        // [patches, intermediate_size]
-  Tensor normed, out;
-};
 
 VisionEncoder::VisionEncoder(WeightStore store, Precision precision)
     : config_(ReadVisionEncoderConfig(store)),
@@ -45,7 +150,7 @@ VisionEncoder::VisionEncoder(WeightStore store, Precision precision)
       weights_(config_, store_, precision) {}
 
 void VisionEncoder::ReleasePages() const {
-  if (twin_) twin_->Release();
+  backend_->Release();
   store_.ReleasePages();
 }
 
@@ -99,73 +204,6 @@ VisionEncoder::Layout VisionEncoder::MakeLayout(std::span<const ImageGrid> grids
   return layout;
 }
 
-void VisionEncoder::RunAttention(const Block& w, const Layout& layout, Buffers& b, ThreadPool& pool,
-                                 const Tap& tap) const {
-  const int64_t patches = b.normed.dim(0), hidden = config_.hidden_size, heads = config_.num_heads;
-  const int64_t head_dim = config_.head_dim(), stride = 3 * hidden;
-  for (size_t part = 0; part < w.attn.qkv.size(); ++part) {
-    const bool whole = w.attn.qkv.size() == 1;
-    w.attn.qkv[part](b.normed.data(), patches, whole ? b.qkv : b.attended, pool);
-    for (int64_t i = 0; !whole && i < patches; ++i)
-      std::copy_n(b.attended + i * hidden, hidden, b.qkv + i * stride + static_cast<int64_t>(part) * hidden);
-  }
-  tap("qkv", b.qkv, {patches, stride});
-
-  // q and k are neighbours.
-  RopeHalves({b.qkv, patches, 2 * hidden, stride}, {layout.cos.data(), layout.sin.data(), head_dim}, pool);
-  int64_t begin = 0;
-  for (const int64_t end : w.full_attention ? layout.frame_ends : layout.window_ends) {
-    const ConstView qkv = ConstView(b.qkv, patches, stride).Rows(begin, end - begin);
-    Attention(qkv.Cols(0, hidden), qkv.Cols(hidden, hidden), qkv.Cols(2 * hidden, hidden),
-              {.heads = heads, .kv_heads = heads, .head_dim = head_dim},
-              {b.attended + begin * hidden, end - begin, hidden}, pool);
-    begin = end;
-  }
-  w.attn.proj(b.attended, patches, b.out.data(), pool);
-  tap("proj", b.out);
-}
-
-void VisionEncoder::RunMlp(const Mlp& w, Buffers& b, ThreadPool& pool, const Tap& tap) const {
-  const int64_t patches = b.normed.dim(0), intermediate = config_.intermediate_size;
-  w.gate_proj(b.normed.data(), patches, b.gate, pool);
-  tap("gate_proj", b.gate, {patches, intermediate});
-  w.up_proj(b.normed.data(), patches, b.up, pool);
-  tap("up_proj", b.up, {patches, intermediate});
-  SiluMul({b.gate, patches, intermediate}, {b.up, patches, intermediate}, {b.gate, patches, intermediate},
-          pool);
-  w.down_proj(b.gate, patches, b.out.data(), pool);
-  tap("down_proj", b.out);
-}
-
-void VisionEncoder::RunBlock(const Block& w, Tensor& hidden_states, const Layout& layout, Buffers& b,
-                             ThreadPool& pool, const Tap& tap) const {
-  RmsNorm(ViewOf(hidden_states), w.norm1.data(), kVisionEncoderEps, ViewOf(b.normed), pool);
-  tap("norm1", b.normed);
-  RunAttention(w, layout, b, pool, tap.Under("attn."));
-  tap("attn", b.out);
-  Add(ViewOf(hidden_states), ViewOf(b.out), ViewOf(hidden_states), pool);
-
-  RmsNorm(ViewOf(hidden_states), w.norm2.data(), kVisionEncoderEps, ViewOf(b.normed), pool);
-  tap("norm2", b.normed);
-  RunMlp(w.mlp, b, pool, tap.Under("mlp."));
-  tap("mlp", b.out);
-  Add(ViewOf(hidden_states), ViewOf(b.out), ViewOf(hidden_states), pool);
-}
-
-Tensor VisionEncoder::RunMerger(Tensor& hidden_states, ThreadPool& pool, const Tap& tap) const {
-  const int64_t patches = hidden_states.dim(0), tokens = patches / config_.merge_unit();
-  RmsNorm(ViewOf(hidden_states), weights_.merger.ln_q.data(), kVisionEncoderEps, ViewOf(hidden_states), pool);
-  tap("ln_q", hidden_states);
-  Tensor hidden({tokens, config_.hidden_size * config_.merge_unit()});
-  weights_.merger.mlp_0(hidden_states.data(), tokens, hidden.data(), pool);
-  tap("mlp.0", hidden);
-  Gelu(ViewOf(hidden), ViewOf(hidden), pool);
-  Tensor merged({tokens, config_.out_hidden_size});
-  weights_.merger.mlp_2(hidden.data(), tokens, merged.data(), pool);
-  tap("mlp.2", merged);
-  return merged;
-}
-
 void VisionEncoder::CheckInput(const Tensor& pixel_values, std::span<const ImageGrid> grids) const {
   constexpr int64_t kMaxSide = 1 << 15;
   const int64_t merge = config_.spatial_merge_size;
@@ -189,35 +227,7 @@ void VisionEncoder::CheckInput(const Tensor& pixel_values, std::span<const Image
 Tensor VisionEncoder::Encode(const Tensor& pixel_values, std::span<const ImageGrid> grids,
                              const Compute& compute, const Tap& tap) const {
   CheckInput(pixel_values, grids);
-  const Tap visual = tap.Under("model.visual.");
-  const int64_t patches = pixel_values.dim(0), hidden = config_.hidden_size;
-  const Layout layout = MakeLayout(grids);
-  if (twin_) return twin_->Encode(pixel_values, layout, compute, tap);
-  Buffers buffers(config_, patches);
-  Tensor hidden_states({patches, hidden});
-
-  const WeightMatrix proj{.data = weights_.patch_embed_proj.data(),
-                          .dtype = DType::kF32,
-                          .rows = hidden,
-                          .cols = config_.patch_values()};
-  MatMul(ViewOf(pixel_values), proj, nullptr, ViewOf(buffers.out), compute.pool);
-  visual("patch_embed", buffers.out);
-  Gather(buffers.out.data(), layout.order, config_.merge_unit() * hidden, hidden_states.data());
-
-  for (size_t i = 0; i < weights_.blocks.size(); ++i) {
-    compute.Continue(i, weights_.blocks.size());
-    const auto index = static_cast<int64_t>(i);
-    RunBlock(weights_.blocks[i], hidden_states, layout, buffers, compute.pool,
-             visual.Under("blocks.", index, "."));
-    visual.Under("blocks.", index, "")("", hidden_states);
-  }
-
-  Tensor merged = RunMerger(hidden_states, compute.pool, visual.Under("merger."));
-  visual("merger", merged);
-  Tensor embeds(merged.shape());
-  Scatter(merged.data(), layout.order, config_.out_hidden_size, embeds.data());
-  tap("model.visual", embeds);
-  return embeds;
+  return VisionEncoderPass(*this, MakeLayout(grids), compute).Run(pixel_values, tap);
 }
 
 }  // namespace qwen_image

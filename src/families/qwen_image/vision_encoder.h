@@ -12,7 +12,7 @@
 #include "core/checkpoint.h"
 #include "core/tensor.h"
 #include "model/image_grid.h"
-#include "model/layers.h"
+#include "ops/ops.h"
 #include "weights/weight_store.h"
 
 namespace qwen_image {
@@ -66,9 +66,14 @@ struct VisionEncoderWeights {
   // Throws Error kBadInput that lists all that is missing or does not fit.
   VisionEncoderWeights(const VisionEncoderConfig& config, WeightStore& store, Precision precision);
 
-  std::vector<float> patch_embed_proj;  // [hidden_size, patch_values]
+  Linear patch_embed;  // [hidden_size, patch_values]
   std::vector<Block> blocks;
   Merger merger;
+
+  std::vector<const Linear*> AllLayers() const;  // but patch_embed, which is no layer in any file
+
+ private:
+  std::vector<float> patch_embed_proj_;  // what patch_embed points to
 };
 
 class VisionEncoder {
@@ -91,40 +96,19 @@ class VisionEncoder {
     std::vector<int64_t> window_ends, frame_ends;  // in patches; windows at the right and below are smaller
     Tensor cos, sin;                               // [patches, head_dim / 2]
   };
-  // The same work on another device; see UseTwin.
-  class Twin {
-   public:
-    virtual ~Twin() = default;
-    // What Encode returns.
-    virtual Tensor Encode(const Tensor& pixel_values, const Layout& layout, const Compute& compute,
-                          const Tap& tap) const = 0;
-    virtual void Release() const = 0;  // the device's copy of the weights
-  };
-  // From now on pictures are encoded by the twin, which refers to this object: it stays where it is.
-  void UseTwin(std::unique_ptr<const Twin> twin) { twin_ = std::move(twin); }
   const VisionEncoderWeights& weights() const { return weights_; }
-  void ReleasePages() const;  // see MappedFile; also the twin's copy
+  void UseBackend(std::shared_ptr<Backend> backend) { backend_ = std::move(backend); }
+  Backend& backend() const { return *backend_; }
+  void ReleasePages() const;  // see MappedFile; also the device's copies
 
  private:
-  using SelfAttention = VisionEncoderWeights::SelfAttention;
-  using Mlp = VisionEncoderWeights::Mlp;
-  using Block = VisionEncoderWeights::Block;
-  struct Buffers;
-
   Layout MakeLayout(std::span<const ImageGrid> grids) const;
   void CheckInput(const Tensor& pixel_values, std::span<const ImageGrid> grids) const;
-  // They read buffers.normed and write buffers.out.
-  void RunAttention(const Block& w, const Layout& layout, Buffers& buffers, ThreadPool& pool,
-                    const Tap& tap) const;
-  void RunMlp(const Mlp& w, Buffers& buffers, ThreadPool& pool, const Tap& tap) const;
-  void RunBlock(const Block& w, Tensor& hidden_states, const Layout& layout, Buffers& buffers,
-                ThreadPool& pool, const Tap& tap) const;
-  Tensor RunMerger(Tensor& hidden_states, ThreadPool& pool, const Tap& tap) const;
 
   VisionEncoderConfig config_;
   WeightStore store_;
   VisionEncoderWeights weights_;
-  std::unique_ptr<const Twin> twin_;
+  std::shared_ptr<Backend> backend_ = CpuBackend();
 };
 
 }  // namespace qwen_image

@@ -61,7 +61,9 @@ VisionEncoderWeights::VisionEncoderWeights(const VisionEncoderConfig& config, We
   const auto linear = [&](const std::string& name, int64_t out, int64_t in) {
     return BindLinear(binder, name, out, in, Bias::kYes, precision);
   };
-  patch_embed_proj = BindPatchEmbed(config, store, binder);
+  patch_embed_proj_ = BindPatchEmbed(config, store, binder);
+  patch_embed.weight = {
+      .data = patch_embed_proj_.data(), .dtype = DType::kF32, .rows = hidden, .cols = config.patch_values()};
   for (int64_t i = 0; i < config.depth; ++i) {
     const std::string block = fmt::format("model.visual.blocks.{}.", i);
     const auto& full = config.fullatt_block_indexes;
@@ -79,6 +81,16 @@ VisionEncoderWeights::VisionEncoderWeights(const VisionEncoderConfig& config, We
             .mlp_0 = linear("model.visual.merger.mlp.0", merged, merged),
             .mlp_2 = linear("model.visual.merger.mlp.2", config.out_hidden_size, merged)};
   binder.Finish();
+}
+
+std::vector<const Linear*> VisionEncoderWeights::AllLayers() const {
+  std::vector<const Linear*> all;
+  for (const Block& w : blocks) {
+    for (const Linear& layer : w.attn.qkv) all.push_back(&layer);
+    all.insert(all.end(), {&w.attn.proj, &w.mlp.gate_proj, &w.mlp.up_proj, &w.mlp.down_proj});
+  }
+  all.insert(all.end(), {&merger.mlp_0, &merger.mlp_2});
+  return all;
 }
 
 }  // namespace qwen_image

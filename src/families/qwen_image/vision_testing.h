@@ -64,11 +64,13 @@ inline Tensor GoldenPixels(const std::vector<ImageGrid>& grids, int64_t patch_va
   return pixels;
 }
 
-inline VisionEncoder LoadVisionEncoder(const std::filesystem::path& path) {
-  return VisionEncoder(WeightStore(path, Component::kVisionEncoder));
+inline VisionEncoder LoadVisionEncoder(const std::filesystem::path& path,
+                                       Precision precision = Precision::kExact) {
+  return VisionEncoder(WeightStore(path, Component::kVisionEncoder), precision);
 }
-inline TextEncoder LoadTextEncoder(const std::filesystem::path& path) {
-  return TextEncoder(WeightStore(path, Component::kTextEncoder));
+inline TextEncoder LoadTextEncoder(const std::filesystem::path& path,
+                                   Precision precision = Precision::kExact) {
+  return TextEncoder(WeightStore(path, Component::kTextEncoder), precision);
 }
 
 inline Tensor EncodeVision(const VisionEncoder& vision, const VisionCase& c, int threads = 2,

@@ -2,33 +2,31 @@
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 
+#include "families/qwen_image/mlx_testing.h"
+#include "families/qwen_image/transformer.h"
 #include "files/json.h"
-#include "mlx/transformer.h"
-#include "mlx/twins_testing.h"
 
 namespace qwen_image {
 namespace {
 
-using on_mlx::Compile;
 using on_mlx::Placement;
 namespace mx = on_mlx::mx;
 
 constexpr int64_t kTextTokens = 7;
+const Placement kCompiled{.device = mx::Device::cpu, .compile = true};
 
-struct Twins {
-  explicit Twins(const std::function<Transformer()>& load, const Placement& placement = kExactOnCpu,
-                 Compile compile = Compile::kNo)
-      : host(load()), twin(load()) {
-    auto on_device = std::make_unique<on_mlx::Transformer>(twin, placement, compile);
-    device = on_device.get();
-    twin.UseTwin(std::move(on_device));
+struct Transformers {
+  explicit Transformers(const std::function<Transformer()>& load, const Placement& placement = kOnMlxCpu)
+      : host(load()), mlx(load()), device(std::make_shared<on_mlx::MlxBackend>(placement)) {
+    mlx.UseBackend(device);
   }
-  explicit Twins(const fs::path& path, const Placement& placement = kExactOnCpu,
-                 Compile compile = Compile::kNo)
-      : Twins([&] { return Transformer(WeightStore(path, Component::kTransformer)); }, placement, compile) {}
+  explicit Transformers(const fs::path& path, const Placement& placement = kOnMlxCpu,
+                        Precision precision = Precision::kExact)
+      : Transformers([&] { return Transformer(WeightStore(path, Component::kTransformer), {}, precision); },
+                     placement) {}
 
-  Transformer host, twin;
-  const on_mlx::Transformer* device;
+  Transformer host, mlx;
+  std::shared_ptr<on_mlx::MlxBackend> device;
 };
 
 // Prompts of as many tokens, in one result: [1, all velocities].
@@ -60,57 +58,57 @@ const fs::path kTiny = kSource / "models/tiny/transformer", kMicro = kGoldens / 
                kZeroCondT = kGoldens / "models/edit-micro-2511/transformer";
 const std::vector<TokenGrid> kReferences = {{3, 4}, {2, 2}, {1, 5}};
 
-TEST(TransformerTwins, TextAlone) {
+TEST(TransformerOnMlx, TextAlone) {
   for (const fs::path& path : {kTiny, kMicro}) {
-    const Twins twins(path);
-    const std::vector<std::string> names = ExpectTwins(twins.host, twins.twin, Predict());
+    const Transformers both(path);
+    const std::vector<std::string> names = ExpectAlike(both.host, both.mlx, Predict());
     EXPECT_THAT(names, ::testing::Contains("transformer_blocks.0:attn_weights"));
     EXPECT_THAT(names, ::testing::Contains("transformer_blocks.0:attn_entropy"));
     EXPECT_GT(names.size(), 90u);
   }
 }
 
-TEST(TransformerTwins, TwoPrompts) {
-  const Twins twins(kMicro);
-  ExpectTwins(twins.host, twins.twin, Predict({{3, 4}}, {7, 3}));
+TEST(TransformerOnMlx, TwoPrompts) {
+  const Transformers both(kMicro);
+  ExpectAlike(both.host, both.mlx, Predict({{3, 4}}, {7, 3}));
 }
 
-TEST(TransformerTwins, References) {
+TEST(TransformerOnMlx, References) {
   for (const fs::path& path : {kMicro, kZeroCondT}) {
-    const Twins twins(path);
-    ExpectTwins(twins.host, twins.twin, Predict(kReferences, {7, 3}));
+    const Transformers both(path);
+    ExpectAlike(both.host, both.mlx, Predict(kReferences, {7, 3}));
   }
 }
 
-TEST(TransformerTwins, ZeroCondTWithoutReferences) {
-  const Twins twins(kZeroCondT);
-  ExpectTwins(twins.host, twins.twin, Predict());
+TEST(TransformerOnMlx, ZeroCondTWithoutReferences) {
+  const Transformers both(kZeroCondT);
+  ExpectAlike(both.host, both.mlx, Predict());
 }
 
-TEST(TransformerTwins, Loras) {
+TEST(TransformerOnMlx, Loras) {
   const fs::path loras = kGoldens / "loras";
   const auto load = [&] {
     return Transformer(WeightStore(kTiny, Component::kTransformer),
                        LoraSet({{loras / "kohya.safetensors", 0.7f}, {loras / "second.safetensors", -0.5f}}));
   };
-  const Twins twins(load), without(kTiny);
-  ExpectTwins(twins.host, twins.twin, Predict());
-  EXPECT_FALSE(Near(RunPass(Predict(), twins.twin), RunPass(Predict(), without.twin), kWhole)) << "no LoRA";
+  const Transformers both(load), without(kTiny);
+  ExpectAlike(both.host, both.mlx, Predict());
+  EXPECT_FALSE(Near(RunPass(Predict(), both.mlx), RunPass(Predict(), without.mlx), kWhole)) << "no LoRA";
 }
 
 struct ForeignCase {
   const char* file;
   const char* config;
 };
-class ForeignTransformerTwins : public ::testing::TestWithParam<ForeignCase> {};
+class ForeignTransformerOnMlx : public ::testing::TestWithParam<ForeignCase> {};
 
-TEST_P(ForeignTransformerTwins, EveryOperation) {
+TEST_P(ForeignTransformerOnMlx, EveryOperation) {
   const ForeignModel model(GetParam().file, std::string(GetParam().config) + "/transformer");
-  const Twins twins(model.path());
-  ExpectTwins(twins.host, twins.twin, Predict());
+  const Transformers both(model.path());
+  ExpectAlike(both.host, both.mlx, Predict());
 }
 
-INSTANTIATE_TEST_SUITE_P(Files, ForeignTransformerTwins,
+INSTANTIATE_TEST_SUITE_P(Files, ForeignTransformerOnMlx,
                          ::testing::Values(ForeignCase{"mflux_q4/transformer", "wide64"},
                                            ForeignCase{"mlx_community_q4.safetensors", "wide64"},
                                            ForeignCase{"mlx_rs_q4.safetensors", "wide64"},
@@ -125,22 +123,22 @@ INSTANTIATE_TEST_SUITE_P(Files, ForeignTransformerTwins,
                            return name;
                          });
 
-TEST(TransformerTwins, WhoeverChangesATensorChangesBoth) {
+TEST(TransformerOnMlx, WhoeverChangesATensorChangesBoth) {
   for (const fs::path& path : {kMicro, kZeroCondT}) {
-    const Twins twins(path);
+    const Transformers both(path);
     const Pass<Transformer> pass = Predict(kReferences);
-    ExpectMeddlingTwins(twins.host, twins.twin, pass, ExpectTwins(twins.host, twins.twin, pass));
+    ExpectMeddlingAlike(both.host, both.mlx, pass, ExpectAlike(both.host, both.mlx, pass));
   }
 }
 
-TEST(TransformerTwins, ProgressAndCancel) {
-  const Twins twins(kTiny);
-  ExpectProgressAndCancel(twins.host, twins.twin, Predict());
+TEST(TransformerOnMlx, ProgressAndCancel) {
+  const Transformers both(kTiny);
+  ExpectProgressAndCancel(both.host, both.mlx, Predict());
 }
 
 // What a thread has put together but not computed belongs to it.
-TEST(TransformerTwins, APassThatWasStoppedLeavesNothingToOtherThreads) {
-  const Twins stopped(kTiny, kFastOnCpu), other(kTiny, kFastOnCpu);
+TEST(TransformerOnMlx, APassThatWasStoppedLeavesNothingToOtherThreads) {
+  const Transformers stopped(kTiny, kOnMlxCpu, Precision::kFast), other(kTiny, kOnMlxCpu, Precision::kFast);
   std::thread([&] {
     ThreadPool pool(1);
     CancelFlag cancel;
@@ -148,29 +146,29 @@ TEST(TransformerTwins, APassThatWasStoppedLeavesNothingToOtherThreads) {
       if (fraction > 0) cancel.Cancel();
     };
     const Compute compute{pool, cancel, stop_at_second_block};
-    MessageOf(ErrorKind::kInterrupted, [&] { Predict()(stopped.twin, compute, nullptr); });
+    MessageOf(ErrorKind::kInterrupted, [&] { Predict()(stopped.mlx, compute, nullptr); });
   }).join();
-  EXPECT_TRUE(SameBits(RunPass(Predict(), stopped.twin), RunPass(Predict(), other.twin)));
+  EXPECT_TRUE(SameBits(RunPass(Predict(), stopped.mlx), RunPass(Predict(), other.mlx)));
 }
 
-TEST(TransformerTwins, SameBitsAgain) {
-  const Twins twins(kMicro), fast(kMicro, kFastOnCpu);
-  ExpectSameBitsAgain(twins.twin, Predict());
-  ExpectSameBitsAgain(fast.twin, Predict());
+TEST(TransformerOnMlx, SameBitsAgain) {
+  const Transformers both(kMicro), fast(kMicro, kOnMlxCpu, Precision::kFast);
+  ExpectSameBitsAgain(both.mlx, Predict());
+  ExpectSameBitsAgain(fast.mlx, Predict());
 }
 
-TEST(TransformerTwins, WeightsGoAfterUseOrStay) {
-  Placement keeping = kExactOnCpu;
+TEST(TransformerOnMlx, WeightsGoAfterUseOrStay) {
+  Placement keeping = kOnMlxCpu;
   keeping.keep_weights = true;
-  const Twins twins(kTiny), keep(kTiny, keeping);
+  const Transformers both(kTiny), keep(kTiny, keeping);
   const size_t before = mx::get_active_memory();
   const size_t weights = fs::file_size(kTiny / "diffusion_pytorch_model.safetensors") * 9 / 10;
-  RunPass(Predict(), twins.twin);
+  RunPass(Predict(), both.mlx);
   EXPECT_GE(mx::get_active_memory(), before + weights);
-  twins.twin.ReleasePages();
+  both.mlx.ReleasePages();
   EXPECT_EQ(mx::get_active_memory(), before);
-  RunPass(Predict(), keep.twin);
-  keep.twin.ReleasePages();
+  RunPass(Predict(), keep.mlx);
+  keep.mlx.ReleasePages();
   EXPECT_GE(mx::get_active_memory(), before + weights);
 }
 
@@ -197,61 +195,61 @@ fs::path WriteMixedModel(const TempFolder& folder) {
   return folder.path();
 }
 
-TEST(TransformerTwins, MixedQuantization) {
+TEST(TransformerOnMlx, MixedQuantization) {
   const TempFolder folder;
-  const Twins twins(WriteMixedModel(folder));
-  ExpectTwins(twins.host, twins.twin, Predict());
+  const Transformers both(WriteMixedModel(folder));
+  ExpectAlike(both.host, both.mlx, Predict());
 }
 
 // MLX calls a C++ compiler here.
-TEST(TransformerTwins, CompiledBlocksComputeTheSame) {
+TEST(TransformerOnMlx, CompiledBlocksComputeTheSame) {
   const TempFolder folder;
   WriteMixedModel(folder);
-  const Twins plain(kTiny, kExactOnCpu, Compile::kYes), mixed(folder.path(), kExactOnCpu, Compile::kYes);
-  for (const Twins* twins : {&plain, &mixed}) {
-    EXPECT_TRUE(Near(RunPass(Predict(), twins->twin), RunPass(Predict(), twins->host), kWhole));
+  const Transformers plain(kTiny, kCompiled), mixed(folder.path(), kCompiled);
+  for (const Transformers* both : {&plain, &mixed}) {
+    EXPECT_TRUE(Near(RunPass(Predict(), both->mlx), RunPass(Predict(), both->host), kWhole));
     // Other sizes, and two of them at once.
     const Pass<Transformer> other = Predict({{2, 3}}, {5, 2});
-    EXPECT_TRUE(Near(RunPass(other, twins->twin), RunPass(other, twins->host), kWhole));
+    EXPECT_TRUE(Near(RunPass(other, both->mlx), RunPass(other, both->host), kWhole));
   }
   EXPECT_EQ(plain.device->compiled_forms(), 1u);
   EXPECT_EQ(mixed.device->compiled_forms(), 3u);
-  ExpectSameBitsAgain(mixed.twin, Predict());
+  ExpectSameBitsAgain(mixed.mlx, Predict());
   // Who listens sees every operation even so.
-  ExpectTwins(plain.host, plain.twin, Predict());
+  ExpectAlike(plain.host, plain.mlx, Predict());
 }
 
-TEST(TransformerTwins, CompiledBlocksWithReferences) {
-  const Twins twins(kZeroCondT, kExactOnCpu, Compile::kYes);
+TEST(TransformerOnMlx, CompiledBlocksWithReferences) {
+  const Transformers both(kZeroCondT, kCompiled);
   for (const Pass<Transformer>& pass : {Predict(kReferences), Predict()})
-    EXPECT_TRUE(Near(RunPass(pass, twins.twin), RunPass(pass, twins.host), kWhole));
+    EXPECT_TRUE(Near(RunPass(pass, both.mlx), RunPass(pass, both.host), kWhole));
 }
 
 // A compiled function takes its weights as arguments, but a LoRA's factor is part of it.
-TEST(TransformerTwins, CompiledBlocksWithLoras) {
+TEST(TransformerOnMlx, CompiledBlocksWithLoras) {
   const fs::path loras = kGoldens / "loras";
   const auto load = [&] {
     return Transformer(WeightStore(kTiny, Component::kTransformer),
                        LoraSet({{loras / "kohya.safetensors", 0.7f}, {loras / "second.safetensors", -0.5f}}));
   };
-  const Twins twins(load, kExactOnCpu, Compile::kYes);
-  EXPECT_TRUE(Near(RunPass(Predict(), twins.twin), RunPass(Predict(), twins.host), kWhole));
+  const Transformers both(load, kCompiled);
+  EXPECT_TRUE(Near(RunPass(Predict(), both.mlx), RunPass(Predict(), both.host), kWhole));
 }
 
 // About 20 roundings of 2⁻⁹ on the way through a block, which add up like the steps of a random walk.
-TEST(TransformerTwins, HalfAsWideActivations) {
-  const Twins fast(kTiny, kFastOnCpu);
-  const Tensor got = RunPass(Predict(), fast.twin), want = RunPass(Predict(), fast.host);
+TEST(TransformerOnMlx, HalfAsWideActivations) {
+  const Transformers fast(kTiny, kOnMlxCpu, Precision::kFast);
+  const Tensor got = RunPass(Predict(), fast.mlx), want = RunPass(Predict(), fast.host);
   EXPECT_TRUE(Near(got, want, 4 * 20 * 0x1p-18));
   EXPECT_FALSE(Near(got, want, 1e-9)) << "nothing was computed in bfloat16";
 }
 
-TEST(TransformerTwins, AHugeStreamIsNeverRounded) {
-  const Twins fast(kTiny, kFastOnCpu);
+TEST(TransformerOnMlx, AHugeStreamIsNeverRounded) {
+  const Transformers fast(kTiny, kOnMlxCpu, Precision::kFast);
   HugeStream img("transformer_blocks.0:img", "transformer_blocks.1:img"),
       txt("transformer_blocks.0:txt", "transformer_blocks.1:txt");
-  RunPass(Predict(), fast.twin, &img);
-  RunPass(Predict(), fast.twin, &txt);
+  RunPass(Predict(), fast.mlx, &img);
+  RunPass(Predict(), fast.mlx, &txt);
 }
 
 }  // namespace

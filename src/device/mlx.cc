@@ -1,6 +1,4 @@
-// Which devices MLX has here, and the components on them.
-#include "mlx/devices.h"
-
+// Which devices MLX has here.
 #include <mlx/mlx.h>
 
 #include <algorithm>
@@ -9,10 +7,8 @@
 #include <optional>
 
 #include "core/fail.h"
-#include "mlx/text_encoder.h"
-#include "mlx/transformer.h"
-#include "mlx/vae.h"
-#include "mlx/vision_encoder.h"
+#include "device/devices.h"
+#include "mlx/backend.h"
 
 namespace qwen_image {
 namespace {
@@ -67,17 +63,6 @@ void SetLimits(const mx::Device& device) {
   if (device == mx::Device::gpu && working_set > 0) mx::set_wired_limit(static_cast<size_t>(working_set));
 }
 
-on_mlx::Placement PlacementFor(const DeviceChoice& choice) {
-  const mx::Device device = OnMlx(choice.device);
-  return on_mlx::RunOn(device, [&] {
-    SetLimits(device);
-    const int64_t memory = MemoryOf(device);
-    return on_mlx::Placement{.device = device,
-                             .activations = choice.precision == Precision::kFast ? mx::bfloat16 : mx::float32,
-                             .keep_weights = memory > 0 && choice.total_bytes < memory / 2};
-  });
-}
-
 }  // namespace
 
 std::vector<DeviceInfo> ListDevices() {
@@ -89,26 +74,17 @@ std::vector<DeviceInfo> ListDevices() {
 int64_t PeakDeviceMemory() { return static_cast<int64_t>(mx::get_peak_memory()); }
 void ResetPeakDeviceMemory() { mx::reset_peak_memory(); }
 
-void PlaceOnDevice(TextEncoder& text_encoder, const DeviceChoice& choice) {
-  if (choice.device == Device::kCpu) return;
-  text_encoder.UseTwin(std::make_unique<on_mlx::TextEncoder>(text_encoder, PlacementFor(choice)));
-}
-
-void PlaceOnDevice(VisionEncoder& vision_encoder, const DeviceChoice& choice) {
-  if (choice.device == Device::kCpu) return;
-  vision_encoder.UseTwin(std::make_unique<on_mlx::VisionEncoder>(vision_encoder, PlacementFor(choice)));
-}
-
-void PlaceOnDevice(Transformer& transformer, const DeviceChoice& choice) {
-  if (choice.device == Device::kCpu) return;
-  const on_mlx::Compile compile =
-      choice.device == Device::kGpu ? on_mlx::Compile::kYes : on_mlx::Compile::kNo;
-  transformer.UseTwin(std::make_unique<on_mlx::Transformer>(transformer, PlacementFor(choice), compile));
-}
-
-void PlaceOnDevice(Vae& vae, const DeviceChoice& choice) {
-  if (choice.device == Device::kCpu) return;
-  vae.UseTwin(std::make_unique<on_mlx::Vae>(vae, PlacementFor(choice).device));
+std::shared_ptr<Backend> MakeBackend(const DeviceChoice& choice) {
+  if (choice.device == Device::kCpu) return CpuBackend();
+  const mx::Device device = OnMlx(choice.device);
+  return on_mlx::RunOn(device, [&] {
+    SetLimits(device);
+    const int64_t memory = MemoryOf(device);
+    return std::make_shared<on_mlx::MlxBackend>(
+        on_mlx::Placement{.device = device,
+                          .keep_weights = memory > 0 && choice.total_bytes < memory / 2,
+                          .compile = choice.device == Device::kGpu});
+  });
 }
 
 }  // namespace qwen_image

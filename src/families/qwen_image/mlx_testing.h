@@ -1,4 +1,4 @@
-// What the tests of both twins share: a pass on the host is recorded, the same pass on MLX compared with it.
+// What the tests of both both share: a pass on the host is recorded, the same pass on MLX compared with it.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -17,7 +17,7 @@
 
 #include "core/checkpoint.h"
 #include "files/testing.h"
-#include "mlx/layers.h"
+#include "mlx/backend.h"
 
 namespace qwen_image {
 
@@ -148,15 +148,15 @@ Tensor RunPass(const Pass<Component>& pass, const Component& component, Checkpoi
 
 // Every operation alone, and all of them. Returns the names of the checkpoints.
 template <typename Component>
-std::vector<std::string> ExpectTwins(const Component& host, const Component& twin,
+std::vector<std::string> ExpectAlike(const Component& host, const Component& on_mlx,
                                      const Pass<Component>& pass) {
   Recording recording;
   const Tensor want = RunPass(pass, host, &recording);
   {
     Comparison comparison(recording);
-    EXPECT_TRUE(Near(RunPass(pass, twin, &comparison), want, kIsolated)) << "after the last checkpoint";
+    EXPECT_TRUE(Near(RunPass(pass, on_mlx, &comparison), want, kIsolated)) << "after the last checkpoint";
   }
-  EXPECT_TRUE(Near(RunPass(pass, twin), want, kWhole)) << "the whole pass";
+  EXPECT_TRUE(Near(RunPass(pass, on_mlx), want, kWhole)) << "the whole pass";
   std::vector<std::string> names;
   for (const auto& [name, tensor] : recording.tensors) names.push_back(name);
   return names;
@@ -164,19 +164,19 @@ std::vector<std::string> ExpectTwins(const Component& host, const Component& twi
 
 // Whoever changes a tensor on the way changes both results, and in the same way.
 template <typename Component>
-void ExpectMeddlingTwins(const Component& host, const Component& twin, const Pass<Component>& pass,
+void ExpectMeddlingAlike(const Component& host, const Component& on_mlx, const Pass<Component>& pass,
                          const std::vector<std::string>& names) {
-  const Tensor plain = RunPass(pass, host), plain_twin = RunPass(pass, twin);
+  const Tensor plain = RunPass(pass, host), plain_on_mlx = RunPass(pass, on_mlx);
   size_t heard = 0;
   for (const std::string& name : names) {
     SCOPED_TRACE(name);
     Meddler meddler(name);
     const Tensor want = RunPass(pass, host, &meddler);
-    const Tensor got = RunPass(pass, twin, &meddler);
+    const Tensor got = RunPass(pass, on_mlx, &meddler);
     EXPECT_TRUE(Near(got, want, kWhole));
     // Some are shown beside what is computed, and of a last block's text nothing is used.
     const bool changed = !SameBits(want, plain);
-    EXPECT_EQ(!SameBits(got, plain_twin), changed);
+    EXPECT_EQ(!SameBits(got, plain_on_mlx), changed);
     heard += changed;
   }
   EXPECT_GT(heard, names.size() * 3 / 4);
@@ -184,7 +184,7 @@ void ExpectMeddlingTwins(const Component& host, const Component& twin, const Pas
 
 // The same progress; a request to stop is heard at the next part; no trace of it stays.
 template <typename Component>
-void ExpectProgressAndCancel(const Component& host, const Component& twin, const Pass<Component>& pass) {
+void ExpectProgressAndCancel(const Component& host, const Component& on_mlx, const Pass<Component>& pass) {
   ThreadPool pool(2);
   const auto progress_of = [&](const Component& component) {
     const CancelFlag never;
@@ -193,35 +193,35 @@ void ExpectProgressAndCancel(const Component& host, const Component& twin, const
     return progress;
   };
   const std::vector<double> progress = progress_of(host);
-  EXPECT_EQ(progress_of(twin), progress);
+  EXPECT_EQ(progress_of(on_mlx), progress);
   EXPECT_GE(progress.size(), 2u);
-  const Tensor before = RunPass(pass, twin);
+  const Tensor before = RunPass(pass, on_mlx);
   for (size_t stop = 1; stop < progress.size(); ++stop) {
     CancelFlag cancel;
     size_t parts = 0;
     const auto on_progress = [&](double) {
       if (++parts == stop) cancel.Cancel();
     };
-    MessageOf(ErrorKind::kInterrupted, [&] { pass(twin, {pool, cancel, on_progress}, nullptr); });
+    MessageOf(ErrorKind::kInterrupted, [&] { pass(on_mlx, {pool, cancel, on_progress}, nullptr); });
     EXPECT_EQ(parts, stop);
   }
-  EXPECT_TRUE(SameBits(RunPass(pass, twin), before));
+  EXPECT_TRUE(SameBits(RunPass(pass, on_mlx), before));
 }
 
 // After its copy of the weights is gone, and on another thread than the first.
 template <typename Component>
-void ExpectSameBitsAgain(const Component& twin, const Pass<Component>& pass) {
-  const Tensor first = RunPass(pass, twin);
-  EXPECT_TRUE(SameBits(RunPass(pass, twin), first)) << "with the weights that are there";
-  twin.ReleasePages();
-  EXPECT_TRUE(SameBits(RunPass(pass, twin), first)) << "with weights copied anew";
+void ExpectSameBitsAgain(const Component& on_mlx, const Pass<Component>& pass) {
+  const Tensor first = RunPass(pass, on_mlx);
+  EXPECT_TRUE(SameBits(RunPass(pass, on_mlx), first)) << "with the weights that are there";
+  on_mlx.ReleasePages();
+  EXPECT_TRUE(SameBits(RunPass(pass, on_mlx), first)) << "with weights copied anew";
   Tensor elsewhere;
-  std::thread([&] { elsewhere = RunPass(pass, twin); }).join();
+  std::thread([&] { elsewhere = RunPass(pass, on_mlx); }).join();
   EXPECT_TRUE(SameBits(elsewhere, first)) << "on another thread";
-  twin.ReleasePages();
-  std::thread([&] { elsewhere = RunPass(pass, twin); }).join();
+  on_mlx.ReleasePages();
+  std::thread([&] { elsewhere = RunPass(pass, on_mlx); }).join();
   EXPECT_TRUE(SameBits(elsewhere, first)) << "on another thread that copies the weights";
-  EXPECT_TRUE(SameBits(RunPass(pass, twin), first)) << "with weights that another thread copied";
+  EXPECT_TRUE(SameBits(RunPass(pass, on_mlx), first)) << "with weights that another thread copied";
 }
 
 // A file or folder of tests/goldens/formats with the config it lacks.
@@ -241,7 +241,6 @@ class ForeignModel {
   fs::path path_;
 };
 
-inline const on_mlx::Placement kExactOnCpu{on_mlx::mx::Device::cpu};
-inline const on_mlx::Placement kFastOnCpu{on_mlx::mx::Device::cpu, on_mlx::mx::bfloat16};
+inline const on_mlx::Placement kOnMlxCpu{on_mlx::mx::Device::cpu};
 
 }  // namespace qwen_image

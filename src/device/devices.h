@@ -1,16 +1,14 @@
-// Devices beside this program's own kernels. Without MLX (the default) stub.cc stands in for devices.cc:
-// there is the CPU, and everything else is an error that says how to build with it.
+// Which devices there are, and how a component computes on one. Without MLX (the default) no_mlx.cc stands in
+// for mlx.cc: there is the CPU, and everything else is an error that says how to build with it.
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include "families/qwen_image/text_encoder.h"
-#include "families/qwen_image/transformer.h"
-#include "families/qwen_image/vae.h"
-#include "families/qwen_image/vision_encoder.h"
+#include "ops/ops.h"
 #include "qwen_image/qwen_image.h"
 
 namespace qwen_image {
@@ -36,7 +34,6 @@ Device ResolveDevice(Device asked);
 int64_t PeakDeviceMemory();
 void ResetPeakDeviceMemory();
 
-// Gives a component its twin on this device; nothing for kCpu. The component must stay where it is.
 struct DeviceChoice {
   Device device = Device::kCpu;
   Precision precision = Precision::kExact;
@@ -47,9 +44,7 @@ struct DeviceChoice {
 };
 // Throws Error kOutOfMemory if the weights of a stage are more than the device's memory, where that is known.
 void CheckDeviceMemory(const DeviceChoice& choice);
-void PlaceOnDevice(TextEncoder& text_encoder, const DeviceChoice& choice);
-void PlaceOnDevice(VisionEncoder& vision_encoder, const DeviceChoice& choice);
-void PlaceOnDevice(Transformer& transformer, const DeviceChoice& choice);
-void PlaceOnDevice(Vae& vae, const DeviceChoice& choice);
+// For one component, which stays where it is from its first pass on.
+std::shared_ptr<Backend> MakeBackend(const DeviceChoice& choice);
 
 }  // namespace qwen_image

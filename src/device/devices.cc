@@ -1,7 +1,8 @@
+#include "device/devices.h"
+
 #include "core/fail.h"
 #include "core/threads.h"
 #include "kernels/kernels.h"
-#include "mlx/devices.h"
 #include "weights/memory.h"
 
 namespace qwen_image {

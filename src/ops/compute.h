@@ -1,0 +1,32 @@
+// What a stage needs to compute: threads, whether to stop, and whom to tell how far it is.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+
+#include "core/threads.h"
+#include "qwen_image/cancel.h"
+
+namespace qwen_image {
+
+struct Compute {
+  ThreadPool& pool;
+  const CancelFlag& cancel;
+  std::function<void(double fraction)> on_progress = {};
+
+  // The same for pass `pass` of `passes` equal ones: its progress is a share of theirs.
+  Compute ForPass(int64_t pass, int64_t passes) const {
+    if (!on_progress) return *this;
+    return {pool, cancel, [report = on_progress, pass, passes](double fraction) {
+              report((static_cast<double>(pass) + fraction) / static_cast<double>(passes));
+            }};
+  }
+
+  // To be called before each of a stage's `total` parts.
+  void Continue(size_t part, size_t total) const {
+    cancel.ThrowIfCancelled();
+    if (on_progress) on_progress(static_cast<double>(part) / static_cast<double>(total));
+  }
+};
+
+}  // namespace qwen_image

@@ -1,0 +1,126 @@
+// Arrays in this program's memory, and what is done to their values one by one.
+#include <algorithm>
+
+#include "core/fail.h"
+#include "ops/cpu_ops.h"
+
+namespace qwen_image {
+namespace {
+
+class Cpu : public Backend {
+ public:
+  explicit Cpu(int64_t band_floats) : band_floats_(band_floats) {}
+  std::unique_ptr<Ops> Start(const Compute& compute) override {
+    return std::make_unique<CpuOps>(compute, band_floats_);
+  }
+
+ private:
+  const int64_t band_floats_;
+};
+
+void Copy(ConstView from, View to) {
+  for (int64_t i = 0; i < from.rows; ++i) std::copy_n(from.row(i), from.cols, to.row(i));
+}
+
+Shape WithLast(Shape shape, int64_t cols) {
+  shape.back() = cols;
+  return shape;
+}
+
+}  // namespace
+
+std::shared_ptr<Backend> CpuBackend(int64_t band_floats) { return std::make_shared<Cpu>(band_floats); }
+
+Array CpuOps::New(const Shape& shape) {
+  auto memory = std::make_shared<Tensor>(shape);
+  const View view = ViewOf(*memory);
+  return {.shape = shape, .view = view, .memory = std::move(memory), .values = nullptr};
+}
+
+Joint CpuOps::PartsOf(const Array& memory, std::span<const int64_t> tokens) {
+  Joint parts;
+  int64_t first = 0;
+  for (const int64_t count : tokens) {
+    parts.push_back(Rows(memory, first, count));
+    first += count;
+  }
+  return parts;
+}
+
+Array CpuOps::FromHost(const Tensor& x) {
+  Array array = New(x.shape());
+  std::copy_n(x.data(), x.size(), array.view.data);
+  return array;
+}
+
+Tensor CpuOps::ToHost(const Array& x) {
+  Tensor host(x.shape);
+  Copy(x.view, ViewOf(host));
+  return host;
+}
+
+Array CpuOps::Rows(const Array& x, int64_t first, int64_t count) {
+  Array rows = x;
+  rows.shape[rows.shape.size() - 2] = count;
+  rows.view = x.view.Rows(first, count);
+  return rows;
+}
+
+Array CpuOps::Cols(const Array& x, int64_t first, int64_t count) {
+  Array cols = x;
+  cols.shape = WithLast(x.shape, count);
+  cols.view = x.view.Cols(first, count);
+  return cols;
+}
+
+Array CpuOps::JoinCols(std::span<const Array> parts) {
+  Array whole = parts.front();
+  for (const Array& part : parts.subspan(1)) {
+    if (part.view.data != whole.view.data + whole.view.cols || part.view.stride != whole.view.stride)
+      Fail(ErrorKind::kInternal, "the columns of an array do not lie side by side");
+    whole.view.cols += part.view.cols;
+  }
+  whole.shape = WithLast(whole.shape, whole.view.cols);
+  return whole;
+}
+
+Array CpuOps::Reshaped(const Array& x, const Shape& shape) {
+  if (!x.view.dense() || ElementCount(shape) != x.view.size())
+    Fail(ErrorKind::kInternal, "an array {} cannot be seen as {}", ToString(x.shape), ToString(shape));
+  Array reshaped = x;
+  reshaped.shape = shape;
+  reshaped.view = {x.view.data, x.view.size() / shape.back(), shape.back()};
+  return reshaped;
+}
+
+Array CpuOps::Reordered(const Array& x, std::span<const int64_t> order, int64_t unit) {
+  Array y = New(x.shape);
+  for (size_t i = 0; i < order.size(); ++i)
+    Copy(x.view.Rows(order[i] * unit, unit), y.view.Rows(static_cast<int64_t>(i) * unit, unit));
+  return y;
+}
+
+void CpuOps::Show(const Tap& tap, std::string_view name, Array& x) {
+  if (!tap.Wants(name)) return;
+  if (x.view.dense()) {
+    tap(name, x.view.data, x.shape);
+  } else {
+    Tensor seen = ToHost(x);
+    tap(name, seen);
+    Copy(ViewOf(seen), x.view);
+  }
+}
+
+void CpuOps::RmsNorm(const std::vector<float>& weight, float eps, Array& x) {
+  qwen_image::RmsNorm(x.view, weight.data(), eps, x.view, compute_.pool);
+}
+
+void CpuOps::Silu(Array& x) { qwen_image::Silu(x.view, x.view, compute_.pool); }
+
+void CpuOps::SiluMul(const Array& up, Array& gate) {
+  qwen_image::SiluMul(gate.view, up.view, gate.view, compute_.pool);
+}
+
+void CpuOps::Add(const Array& x, Array& sum) { qwen_image::Add(sum.view, x.view, sum.view, compute_.pool); }
+
+}  // namespace qwen_image

@@ -1,0 +1,111 @@
+// The operations of the CPU have the same bits whoever listens, and however their arrays lie in memory.
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <set>
+
+#include "ops/ops_testing.h"
+
+namespace qwen_image {
+namespace {
+
+using testing::OpCase;
+using testing::OpCases;
+using testing::TestLayers;
+
+class Listener : public CheckpointSink {
+ public:
+  // With no name given: to everything.
+  explicit Listener(std::string only = "") : only_(std::move(only)) {}
+  bool Wants(std::string_view name) const override { return only_.empty() || name == only_; }
+  void OnCheckpoint(const std::string& name, const CheckpointView&) override { heard.insert(name); }
+
+  std::set<std::string> heard;
+
+ private:
+  const std::string only_;
+};
+
+std::vector<Tensor> RunCase(const OpCase& c, CheckpointSink* sink = nullptr, int threads = 2,
+                            int64_t band_floats = 8 << 20) {
+  ThreadPool pool(threads);
+  const CancelFlag never;
+  const Compute compute{pool, never};
+  const std::unique_ptr<Ops> ops = CpuBackend(band_floats)->Start(compute);
+  return c.run(*ops, sink ? Tap(sink) : Tap());
+}
+
+void ExpectSameBits(const std::vector<Tensor>& got, const std::vector<Tensor>& want) {
+  ASSERT_EQ(got.size(), want.size());
+  for (size_t i = 0; i < got.size(); ++i) {
+    ASSERT_EQ(got[i].shape(), want[i].shape());
+    EXPECT_EQ(std::memcmp(got[i].data(), want[i].data(), static_cast<size_t>(want[i].size()) * 4), 0)
+        << "result " << i;
+  }
+}
+
+class CpuOpsTest : public ::testing::TestWithParam<TestLayers::Kind> {
+ protected:
+  TestLayers layers_{GetParam()};
+};
+
+TEST_P(CpuOpsTest, WhoeverListensChangesNoBits) {
+  for (const OpCase& c : OpCases(layers_)) {
+    SCOPED_TRACE(c.name);
+    const std::vector<Tensor> want = RunCase(c);
+    Listener to_all;
+    ExpectSameBits(RunCase(c, &to_all), want);
+    for (const std::string& name : to_all.heard) {
+      SCOPED_TRACE(name);
+      Listener to_one(name);
+      ExpectSameBits(RunCase(c, &to_one), want);
+      EXPECT_EQ(to_one.heard, std::set{name});
+    }
+  }
+}
+
+TEST_P(CpuOpsTest, ThreadsAndBandsChangeNoBits) {
+  for (const OpCase& c : OpCases(layers_)) {
+    SCOPED_TRACE(c.name);
+    const std::vector<Tensor> want = RunCase(c);
+    ExpectSameBits(RunCase(c, nullptr, 1), want);
+    ExpectSameBits(RunCase(c, nullptr, 5, 1), want);
+  }
+}
+
+// What lies around a view is nobody's business.
+TEST_P(CpuOpsTest, AViewHasTheBitsOfACopy) {
+  const Linear& layer = layers_.Get(48, 64);
+  const Tensor wide = testing::RandomTensor({7, 128}, 1);
+  ThreadPool pool(2);
+  const CancelFlag never;
+  const Compute compute{pool, never};
+  const std::unique_ptr<Ops> ops = CpuBackend()->Start(compute);
+  const Array x = ops->Cols(ops->FromHost(wide), 32, 64);
+  const Array copy = ops->FromHost(ops->ToHost(x));
+  Array memory = ops->New({7, 100}), dense = ops->New({7, 48});
+  std::fill_n(memory.view.data, memory.view.size(), 77.0f);
+  Array y = ops->Cols(memory, 26, 48);
+  ops->Multiply(layer, x, y);
+  ops->Multiply(layer, copy, dense);
+  for (int64_t row = 0; row < 7; ++row) {
+    for (int64_t col = 0; col < 100; ++col) {
+      const bool inside = col >= 26 && col < 74;
+      EXPECT_EQ(memory.view.row(row)[col], inside ? dense.view.row(row)[col - 26] : 77.0f)
+          << row << " " << col;
+    }
+  }
+}
+
+std::string KindName(const ::testing::TestParamInfo<TestLayers::Kind>& info) {
+  constexpr const char* kNames[] = {"Plain", "PlainWithLora", "Int8", "Int8WithLora"};
+  return kNames[static_cast<size_t>(info.param)];
+}
+
+INSTANTIATE_TEST_SUITE_P(Layers, CpuOpsTest,
+                         ::testing::Values(TestLayers::Kind::kPlain, TestLayers::Kind::kPlainWithLora,
+                                           TestLayers::Kind::kInt8, TestLayers::Kind::kInt8WithLora),
+                         KindName);
+
+}  // namespace
+}  // namespace qwen_image
