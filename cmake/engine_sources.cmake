@@ -1,10 +1,18 @@
-# engine_sources(<root> <variable>): the sources that decide which numbers a run computes.
+# engine_sources(<root> <variable>): the sources that decide which numbers a run computes. All of src and include but the
+# tests: a list of folders would have to be kept, and a file too many costs a prompt that is encoded once more, while a file
+# too few is a wrong picture. How they are compiled counts as well, hence the CMake files.
 function(engine_sources ROOT RESULT)
   set(PATTERNS)
-  foreach(FOLDER core families kernels mlx model pipeline weights)
-    list(APPEND PATTERNS ${ROOT}/src/${FOLDER}/*.cc ${ROOT}/src/${FOLDER}/*.h)
+  foreach(FOLDER src include)
+    list(APPEND PATTERNS ${ROOT}/${FOLDER}/*.c ${ROOT}/${FOLDER}/*.cc ${ROOT}/${FOLDER}/*.h ${ROOT}/${FOLDER}/*.cmake
+      ${ROOT}/${FOLDER}/CMakeLists.txt)
   endforeach()
-  file(GLOB_RECURSE FILES ${PATTERNS})
-  list(FILTER FILES EXCLUDE REGEX "_test(ing)?\\.(cc|h)$")
+  # In a script nothing is configured that could depend on new files.
+  if(CMAKE_SCRIPT_MODE_FILE)
+    file(GLOB_RECURSE FILES ${PATTERNS})
+  else()
+    file(GLOB_RECURSE FILES CONFIGURE_DEPENDS ${PATTERNS})
+  endif()
+  list(FILTER FILES EXCLUDE REGEX "(_test|[_/]testing)\\.(cc?|h)$")
   set(${RESULT} ${FILES} PARENT_SCOPE)
 endfunction()

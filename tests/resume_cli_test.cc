@@ -94,6 +94,7 @@ TEST_F(Resume, ARunThatIsKilledBeforeThePictureIsWrittenOnlyDecodes) {
   const RunResult result = Run(QuickRequest({"--json", "-q"}));
   ASSERT_EQ(result.exit_code, 0) << result.err;
   EXPECT_EQ(Json::parse(result.out).at("steps_resumed"), 2);
+  EXPECT_EQ(Json::parse(result.out).at("steps_run"), 0) << "of this run, not of the one before";
   EXPECT_EQ(ReadPng(Path("out.png")).pixels, Draw(kQuick + Arguments{"a star"}).pixels);
   EXPECT_THAT(States(), IsEmpty());
 }

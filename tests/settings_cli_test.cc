@@ -1,4 +1,6 @@
 // The settings in a picture's metadata: drawing it again.
+#include <cstring>
+
 #include "cli_fixture.h"
 #include "files/npy.h"
 
@@ -26,6 +28,36 @@ TEST_F(Cli, DrawsAPictureAgainFromItsMetadata) {
   ASSERT_EQ(Run({"generate", "-q", "-o", "again.png", "--from", "first.png"}).exit_code, 0);
   EXPECT_EQ(ReadPng(Path("again.png")).pixels, ReadPng(Path("first.png")).pixels);
   EXPECT_EQ(ReadPngText(Path("again.png")), ReadPngText(Path("first.png")));
+}
+
+// Scripts write --negative-prompt="$N". What follows is an option, a word, or nothing at all.
+TEST_F(Cli, NothingAfterTheEqualsSignIsAnEmptyText) {
+  const Json expected = {{"prompt", "a star"}, {"negative_prompt", ""}, {"seed", 5}};
+  for (const Arguments& arguments : {Arguments{"a star", "--negative-prompt=", "--seed", "5"},
+                                     Arguments{"--seed=5", "--negative-prompt=", "a star"},
+                                     Arguments{"a star", "--seed=5", "--negative-prompt="}}) {
+    SCOPED_TRACE(testing::PrintToString(arguments));
+    const Json found = Describe(arguments + kQuick);
+    for (const auto& [key, value] : expected.items()) EXPECT_EQ(found.at(key), value) << key;
+  }
+  EXPECT_EQ(Describe(Arguments{"--prompt=", "--seed=5"} + kQuick).at("prompt"), "");
+  // A value is a value, and behind -- nothing is an option.
+  EXPECT_EQ(Describe(Arguments{"a star", "--negative-prompt", "--prompt="} + kQuick).at("negative_prompt"),
+            "--prompt=");
+  const RunResult words =
+      Run(Arguments{"generate", "--json", "-q", "-o", "a.png"} + kQuick + Arguments{"--", "--seed="});
+  EXPECT_EQ(Json::parse(words.out, nullptr, false).at("prompt"), "--seed=");
+  // What must not be empty says so, instead of taking the next word.
+  for (const char* option :
+       {"--seed=", "--steps=", "--size=", "--output=", "--model=", "--lora=", "--precision="}) {
+    const RunResult result = Run(Arguments{"generate", "a star", option, "--cfg=1"} + kQuick);
+    EXPECT_EQ(result.exit_code, 2) << option << result.out;
+    EXPECT_THAT(result.err, testing::HasSubstr(std::string(option, std::strlen(option) - 1))) << option;
+  }
+  EXPECT_EQ(Run(Arguments{"--artifacts=", "generate", "a star", "-o", "a.png"} + kQuick).exit_code, 0)
+      << "the command was taken for a value";
+  EXPECT_EQ(Run(Arguments{"generate", "a star", "--json=", "-o", "a.png"} + kQuick).exit_code, 0)
+      << "a flag has no value";
 }
 
 TEST_F(Cli, OptionsOverrideTheMetadata) {

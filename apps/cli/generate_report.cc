@@ -13,16 +13,17 @@
 namespace qwen_image {
 namespace {
 
-// Of this run: without the steps that an earlier one finished.
 double SecondsPerStep(const Picture& p) {
-  const int64_t steps = p.steps_run - p.steps_resumed;
-  return steps > 0 ? p.seconds.denoise / static_cast<double>(steps) : 0;
+  return p.steps_run > 0 ? p.seconds.denoise / static_cast<double>(p.steps_run) : 0;
 }
+
+// This run's and those that an earlier one finished.
+int64_t AllSteps(const Picture& p) { return p.steps_resumed + p.steps_run; }
 
 std::string DenoiseDetails(const Picture& p) {
   std::string text = HumanSeconds(SecondsPerStep(p)) + "/step";
   if (p.steps_estimated > 0)
-    text += fmt::format(", {} of {} steps estimated", p.steps_estimated, p.steps_run);
+    text += fmt::format(", {} of {} steps estimated", p.steps_estimated, AllSteps(p));
   if (p.steps_resumed > 0) text += fmt::format(", resumed after step {}", p.steps_resumed);
   return text;
 }
@@ -64,8 +65,9 @@ Json SourceJson(const Picture& p) {
 }
 
 std::string StepsText(const Picture& p) {
-  std::string text = fmt::format("{} step{}", p.steps_run, p.steps_run == 1 ? "" : "s");
-  if (p.steps_run != p.steps) text += fmt::format(" of {} (strength {})", p.steps, p.strength.value_or(1));
+  const int64_t steps = AllSteps(p);
+  std::string text = fmt::format("{} step{}", steps, steps == 1 ? "" : "s");
+  if (steps != p.steps) text += fmt::format(" of {} (strength {})", p.steps, p.strength.value_or(1));
   return text;
 }
 

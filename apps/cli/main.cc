@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <csignal>
 #include <new>
 
@@ -145,7 +146,7 @@ int Main(int argc, char** argv) {
   AddBenchOptions(*bench_command, bench);
 
   try {
-    app.parse(argc, argv);
+    app.parse(CommandLineWords(app, {argv + std::min(1, argc), argv + argc}));
   } catch (const CLI::ParseError& error) {
     if (error.get_exit_code() == 0) return app.exit(error);  // --help, --version
     const auto commands = app.get_subcommands();

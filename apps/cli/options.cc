@@ -3,6 +3,7 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <random>
+#include <utility>
 
 #include "core/fail.h"
 #include "core/threads.h"
@@ -27,6 +28,37 @@ void RefuseOctal(CLI::App& command, const std::set<std::string>& names) {
       return octal && value.find('.') == value.npos ? "write the number without a leading zero" : "";
     });
   }
+}
+
+std::vector<std::string> CommandLineWords(const CLI::App& app, const std::vector<std::string>& typed) {
+  const CLI::App* command = &app;
+  const auto takes_value = [&](const std::string& name) {
+    const CLI::Option* option = command->get_option_no_throw(name);
+    return option && option->get_items_expected_min() > 0;
+  };
+  std::vector<std::string> words;
+  bool is_value = false;  // of the option before
+  for (auto word = typed.begin(); word != typed.end(); ++word) {
+    words.push_back(*word);
+    if (std::exchange(is_value, false)) continue;
+    if (*word == "--") {  // no options from here on
+      words.insert(words.end(), word + 1, typed.end());
+      break;
+    }
+    if (command == &app) {
+      const auto named =
+          app.get_subcommands([&](const CLI::App* other) { return other->get_name() == *word; });
+      if (!named.empty()) command = named.front();
+    }
+    is_value = word->starts_with('-') && takes_value(*word);
+    if (word->starts_with("--") && word->find('=') == word->size() - 1 &&
+        takes_value(word->substr(0, word->size() - 1))) {
+      words.back().pop_back();
+      words.emplace_back();
+    }
+  }
+  std::reverse(words.begin(), words.end());
+  return words;
 }
 
 namespace {

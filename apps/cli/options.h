@@ -19,6 +19,10 @@ namespace qwen_image {
 
 constexpr int64_t kMaxPictures = 10000;  // of one run
 
+// What CLI11's parse() takes, which is in reverse order. It would take the word behind "--name=" for the
+// value: here that value becomes a word of its own, which is empty.
+std::vector<std::string> CommandLineWords(const CLI::App& app, const std::vector<std::string>& typed);
+
 struct DebugOptions {
   std::string run_id;  // empty: off
   std::filesystem::path artifacts = "debug_artifacts";

@@ -134,7 +134,7 @@ struct Picture {
   // The request with every default filled in, for the record.
   std::string prompt, negative_prompt;
   int64_t steps = 0;      // as asked for; with a strength below 1 …
-  int64_t steps_run = 0;  // … fewer are run
+  int64_t steps_run = 0;  // … fewer are run, those of `steps_resumed` not among them
   double cfg = 1;
   uint64_t seed = 0;
   std::optional<double> strength;

@@ -1,12 +1,15 @@
 #include "files/output_file.h"
 
 #include <fcntl.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <atomic>
 #include <cerrno>
+#include <charconv>
+#include <csignal>
 #include <cstring>
+#include <mutex>
 #include <string_view>
 #include <utility>
 
@@ -46,18 +49,54 @@ void CheckTarget(const fs::path& target) {
   if (!exists && reason != ENOENT) FailToWrite(target, std::strerror(reason));  // its name is too long, …
 }
 
+// What the names of temporary files for `target` begin with; the writer's process id and a number follow.
+std::string TemporaryPrefix(const fs::path& target) {
+  constexpr size_t kMaxStem = 200;  // file names have at most 255 bytes
+  return fmt::format(".{}.tmp-", target.filename().string().substr(0, kMaxStem));
+}
+
+// The process that wrote a temporary file of this name; 0: the name is another's.
+pid_t WriterIn(std::string_view name, std::string_view prefix) {
+  if (!name.starts_with(prefix)) return 0;
+  pid_t process = 0;
+  unsigned number = 0;
+  const char *const begin = name.data() + prefix.size(), *const end = name.data() + name.size();
+  const auto [after, error] = std::from_chars(begin, end, process);
+  if (error != std::errc() || process <= 0 || after == end || *after != '-') return 0;
+  const auto [rest, other_error] = std::from_chars(after + 1, end, number);
+  return other_error == std::errc() && rest == end ? process : 0;
+}
+
+// Whoever writes a temporary file holds a lock on it. The process id alone would not do: in a container every
+// run may have the same one, and one from another container's view is somebody else's.
+bool IsLeftBehind(const fs::path& temporary, pid_t writer) {
+  const bool runs = kill(writer, 0) == 0 || errno != ESRCH;
+  if (runs && writer != getpid()) return false;
+  struct stat status;
+  if (lstat(temporary.c_str(), &status) != 0 || !S_ISREG(status.st_mode)) return false;
+  const int fd = open(temporary.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+  if (fd < 0) return false;
+  const bool locked = flock(fd, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK;
+  close(fd);
+  return !locked;
+}
+
+// Held from the birth of a temporary file to its lock, and while looking for those without one.
+std::mutex temporaries_mutex;
+
 // Opens a new file beside `target`. Not mkstemp: its files are readable by their owner only, whatever the
 // umask says.
 int OpenTemporary(const fs::path& target, fs::path* temporary) {
-  static std::atomic<int> counter = 0;
-  constexpr size_t kMaxStem = 200;  // file names have at most 255 bytes
-  const std::string stem = target.filename().string().substr(0, kMaxStem);
+  static int counter = 0;
+  const std::lock_guard lock(temporaries_mutex);
+  const std::string prefix = TemporaryPrefix(target);
   int fd = -1;
   for (int attempt = 0; attempt < 100 && fd < 0; ++attempt) {
-    *temporary = target.parent_path() / fmt::format(".{}.tmp-{}-{}", stem, getpid(), counter++);
+    *temporary = target.parent_path() / fmt::format("{}{}-{}", prefix, getpid(), counter++);
     fd = open(temporary->c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
     if (fd < 0 && errno != EEXIST) break;  // EEXIST: left behind by a killed process with the same id
   }
+  if (fd >= 0) flock(fd, LOCK_EX | LOCK_NB);  // where a file system has no locks, the process id must do
   return fd;
 }
 
@@ -75,6 +114,7 @@ OutputFile::OutputFile(const fs::path& target) : target_(target) {
       const fs::path real = fs::canonical(target, error);
       if (!error) target_ = real;
     }
+    RemoveLeftovers(target_);
     fd = OpenTemporary(target_, &temporary_);
   }
   if (fd < 0) {
@@ -127,6 +167,18 @@ void CheckWritable(const fs::path& target) {
     return;
   }
   const OutputFile probe(target);
+}
+
+void RemoveLeftovers(const fs::path& target) {
+  const std::lock_guard lock(temporaries_mutex);
+  const std::string prefix = TemporaryPrefix(target);
+  std::error_code error;  // a folder that cannot be read is no reason not to write
+  const fs::path folder = target.has_parent_path() ? target.parent_path() : fs::path(".");
+  for (fs::directory_iterator entry(folder, error), end; !error && entry != end; entry.increment(error)) {
+    const fs::path& path = entry->path();
+    const pid_t writer = WriterIn(path.filename().string(), prefix);
+    if (writer > 0 && IsLeftBehind(path, writer)) unlink(path.c_str());
+  }
 }
 
 }  // namespace qwen_image

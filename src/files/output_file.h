@@ -33,4 +33,8 @@ class OutputFile {
 // wants to hear after an hour that the folder does not exist.
 void CheckWritable(const std::filesystem::path& target);
 
+// Removes what killed processes left of their OutputFiles for `target`. OutputFile does so itself, before it
+// writes. Files of processes that still run are left alone, and so is whatever is no regular file.
+void RemoveLeftovers(const std::filesystem::path& target);
+
 }  // namespace qwen_image

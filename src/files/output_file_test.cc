@@ -4,10 +4,14 @@
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <csignal>
+#include <cstdlib>
 #include <string>
 
+#include "core/fail.h"
 #include "files/testing.h"
 
 namespace qwen_image {
@@ -145,6 +149,74 @@ TEST(OutputFile, AFailedWriteLeavesTheOldFileAndNothingElse) {
   EXPECT_THAT(message, HasSubstr("File too large"));
   EXPECT_EQ(ReadBytes(target), "old");
   EXPECT_EQ(folder.FileCount(), 1u);
+}
+
+// Another process, which runs until the end of its life here.
+class Process {
+ public:
+  Process() {
+    if (pipe(pipe_) != 0) std::abort();
+    id_ = fork();
+    if (id_ != 0) return;
+    close(pipe_[1]);
+    char end;
+    _exit(static_cast<int>(read(pipe_[0], &end, 1)));
+  }
+  ~Process() {
+    close(pipe_[0]);
+    close(pipe_[1]);
+    waitpid(id_, nullptr, 0);
+  }
+  Process(const Process&) = delete;
+  Process& operator=(const Process&) = delete;
+  pid_t id() const { return id_; }
+
+ private:
+  int pipe_[2] = {};
+  pid_t id_ = 0;
+};
+
+pid_t OneThatIsGone() { return Process().id(); }
+
+TEST(OutputFile, RemovesWhatKilledProcessesLeft) {
+  const TempFolder folder;
+  const pid_t gone = OneThatIsGone();
+  folder.Write(fmt::format(".k.png.tmp-{}-0", gone), "half");
+  folder.Write(fmt::format(".k.png.tmp-{}-17", gone), "half");
+  folder.Write(fmt::format(".k.png.tmp-{}-999999", getpid()), "of one with the same id, as in containers");
+  WriteAll(folder.path() / "k.png", "whole");
+  EXPECT_EQ(folder.FileCount(), 1u);
+  EXPECT_EQ(ReadBytes(folder.path() / "k.png"), "whole");
+
+  folder.Write(fmt::format(".k.png.tmp-{}-0", gone), "half");
+  RemoveLeftovers(folder.path() / "k.png");
+  EXPECT_EQ(folder.FileCount(), 1u);
+}
+
+TEST(OutputFile, LeavesWhatIsInUseAndWhatIsNotItsOwn) {
+  const TempFolder folder;
+  const Process alive;
+  const pid_t gone = OneThatIsGone();
+  const std::string others[] = {fmt::format(".k.png.tmp-{}-0", alive.id()),
+                                fmt::format(".other.png.tmp-{}-0", gone),
+                                fmt::format(".k.png.tmp-{}-0.tmp-{}-1", gone, gone),
+                                fmt::format(".k.png.tmp-{}-", gone),
+                                fmt::format(".k.png.tmp-{}", gone),
+                                fmt::format(".k.png.tmp--{}-1", gone),
+                                ".k.png.tmp-99999999999999999999-1",
+                                ".k.png.tmp-x-1",
+                                fmt::format("k.png.tmp-{}-0", gone)};
+  for (const std::string& name : others) folder.Write(name, "mine");
+  const fs::path link = folder.path() / fmt::format(".k.png.tmp-{}-1", gone),
+                 pipe = folder.path() / fmt::format(".k.png.tmp-{}-2", gone),
+                 below = folder.path() / fmt::format(".k.png.tmp-{}-3", gone);
+  fs::create_symlink(folder.Write("precious", "bytes"), link);
+  ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
+  fs::create_directory(below);
+  WriteAll(folder.path() / "k.png", "whole");
+  for (const std::string& name : others) EXPECT_EQ(ReadBytes(folder.path() / name), "mine") << name;
+  EXPECT_TRUE(fs::is_symlink(link) && fs::is_fifo(pipe) && fs::is_directory(below));
+  EXPECT_EQ(ReadBytes(folder.path() / "precious"), "bytes");
 }
 
 TEST(OutputFile, ATargetThatBecomesAFolderIsAnError) {

@@ -125,7 +125,6 @@ Picture Pipeline::Generate(const GenerateRequest& request, const GenerateHooks& 
                   .prompt = request.prompt,
                   .negative_prompt = settings.negative_prompt,
                   .steps = settings.steps,
-                  .steps_run = settings.steps_run(),
                   .cfg = settings.cfg,
                   .seed = request.seed,
                   .strength = settings.strength};
@@ -168,6 +167,7 @@ Picture Pipeline::Generate(const GenerateRequest& request, const GenerateHooks& 
   KeptRun kept(model, run, schedule, note);
   picture.resume_file = kept.path();
   picture.steps_resumed = progress.resumed = kept.Load(latents, step_cache);
+  picture.steps_run = settings.steps_run() - picture.steps_resumed;
 
   // 6. Denoise step by step.
   std::optional<TransformerPass> transformer(std::in_place, model.transformer, run.compute);

@@ -75,15 +75,6 @@ int64_t StepsDone(const std::map<std::string, std::string>& metadata, int64_t st
   return done >= 1 && done <= steps ? done : 0;
 }
 
-// A writer that was killed leaves the file that it was writing.
-void RemoveTemporaries(const fs::path& path) {
-  std::error_code error;
-  const std::string stem = "." + path.filename().string() + ".tmp-";
-  for (const auto& entry : fs::directory_iterator(path.parent_path(), error)) {
-    if (entry.path().filename().string().starts_with(stem)) fs::remove(entry.path(), error);
-  }
-}
-
 }  // namespace
 
 std::string RunIdentity(const Pipeline::Impl& model, const GenerateRequest& request, const Settings& settings,
@@ -191,7 +182,7 @@ void RemoveResumeState(const Picture& picture) {
   if (picture.resume_file.empty()) return;
   std::error_code error;
   fs::remove(picture.resume_file, error);
-  RemoveTemporaries(picture.resume_file);
+  RemoveLeftovers(picture.resume_file);
 }
 
 }  // namespace qwen_image

@@ -275,6 +275,7 @@ def main():
     parser.add_argument("--bf16", action="store_true", help="plain bfloat16 instead of 4 bits")
     parser.add_argument("--sparse", action="store_true", help="holes instead of plain matrices")
     parser.add_argument("--text-encoder", action="store_true", help="the text encoder too (7.6 billion parameters)")
+    parser.add_argument("--text-layers", type=int, default=TEXT_LAYERS, help="of the text encoder")
     parser.add_argument("--vae", action="store_true", help="the VAE too (always bfloat16)")
     parser.add_argument("--tokenizer", action="store_true", help="a tokenizer of the published size, and a scheduler")
     parser.add_argument("--shard-bytes", type=int, default=SHARD_BYTES)
@@ -282,7 +283,8 @@ def main():
     stem, quantized = "diffusion_pytorch_model", not args.bf16
     write_component(args.out / "transformer", stem, transformer(args.layers), transformer_config(args.layers), args, quantized)
     if args.text_encoder:
-        write_component(args.out / "text_encoder", "model", text_encoder(), TEXT_ENCODER_CONFIG, args, quantized)
+        config = TEXT_ENCODER_CONFIG | {"num_hidden_layers": args.text_layers}
+        write_component(args.out / "text_encoder", "model", text_encoder(args.text_layers), config, args, quantized)
     if args.tokenizer:
         write_tokenizer(args.out)
     if args.vae:

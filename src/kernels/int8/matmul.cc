@@ -1,6 +1,7 @@
 #include "kernels/int8/matmul.h"
 
 #include <algorithm>
+#include <cstring>
 #include <vector>
 
 #include "kernels/int8/weights.h"
@@ -25,15 +26,19 @@ void FinishTile(const Int8Product& product, const float* sums, int64_t row, int6
                 int64_t cols) {
   const hn::CappedTag<float, kInt8PanelCols> d;
   constexpr int64_t kLanes = hn::MaxLanes(d);
+  // For the last columns: what lies behind them may be another task's, or nobody's.
+  HWY_ALIGN float buffer[kLanes] = {};
   for (int64_t r = 0; r < rows; ++r) {
     float* const y = product.y.row(row + r) + col;
     const float* const gate = row + r < product.late_row ? product.gate : product.late_gate;
     for (int64_t c = 0; c < cols; c += kLanes) {
       const auto count = static_cast<size_t>(std::min(kLanes, cols - c));
-      const auto wanted = hn::FirstN(d, count);
       const bool whole = count == kLanes;
-      const auto load = [&](const float* from)
-                            HWY_ATTR { return whole ? hn::LoadU(d, from) : hn::MaskedLoad(wanted, d, from); };
+      const auto load = [&](const float* from) HWY_ATTR {
+        if (whole) return hn::LoadU(d, from);
+        std::memcpy(buffer, from, count * sizeof(float));
+        return hn::Load(d, buffer);
+      };
       auto v = hn::Load(d, sums + r * kInt8PanelCols + c);
       if (product.bias) v = hn::Add(load(product.bias + col + c), v);
       if (product.gelu) v = GeluTanhOf(d, v);
@@ -45,7 +50,8 @@ void FinishTile(const Int8Product& product, const float* sums, int64_t row, int6
       if (whole) {
         hn::StoreU(v, d, y + c);
       } else {
-        hn::BlendedStore(v, wanted, d, y + c);
+        hn::Store(v, d, buffer);
+        std::memcpy(y + c, buffer, count * sizeof(float));
       }
     }
   }
