@@ -6,7 +6,7 @@
 #include "files/text.h"
 #include "inspect_report.h"
 #include "text_table.h"
-#include "weights/inspect/weight_names.h"
+#include "weights/names.h"
 
 namespace qwen_image {
 namespace {

@@ -11,7 +11,7 @@
 #include "kernels/kernels.h"
 #include "qwen_image/cancel.h"
 #include "qwen_image/qwen_image.h"
-#include "weights/weight_store.h"
+#include "weights/binder.h"
 
 namespace qwen_image {
 

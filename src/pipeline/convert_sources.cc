@@ -7,7 +7,7 @@
 #include "files/output_file.h"
 #include "pipeline/config_files.h"
 #include "weights/convert/working_folder.h"
-#include "weights/weight_files.h"
+#include "weights/files.h"
 
 namespace qwen_image {
 namespace {

@@ -11,7 +11,7 @@
 #include "families/qwen_image/vae.h"
 #include "files/json.h"
 #include "weights/component.h"
-#include "weights/convert/conversion_plan.h"
+#include "weights/convert/plan.h"
 #include "weights/model_parts.h"
 #include "weights/variant.h"
 

@@ -9,8 +9,8 @@
 #include "core/fail.h"
 #include "files/json.h"
 #include "files/testing.h"
+#include "weights/binder.h"
 #include "weights/foreign_names.h"
-#include "weights/weight_store.h"
 
 namespace qwen_image {
 namespace {

@@ -5,12 +5,12 @@
 
 #include "core/fail.h"
 #include "files/text.h"
+#include "weights/files.h"
 #include "weights/foreign_names.h"
-#include "weights/inspect/weight_names.h"
 #include "weights/lora_names.h"
+#include "weights/names.h"
 #include "weights/recognize.h"
-#include "weights/weight_files.h"
-#include "weights/weight_store.h"
+#include "weights/store.h"
 
 namespace qwen_image {
 namespace {

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "files/weight_file.h"
-#include "weights/weight_tensor.h"
+#include "weights/tensor.h"
 
 namespace qwen_image {
 

@@ -9,8 +9,8 @@
 #include "files/folder.h"
 #include "files/json.h"
 #include "files/text.h"
+#include "weights/files.h"
 #include "weights/recognize.h"
-#include "weights/weight_files.h"
 
 namespace qwen_image {
 namespace {

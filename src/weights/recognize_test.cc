@@ -9,8 +9,8 @@
 #include "files/testing.h"
 #include "weights/foreign_names.h"
 #include "weights/model_parts.h"
+#include "weights/store.h"
 #include "weights/variant.h"
-#include "weights/weight_store.h"
 
 namespace qwen_image {
 namespace {

@@ -10,10 +10,10 @@
 #include "inputs.h"
 #include "model/tokenizer.h"
 #include "targets.h"
+#include "weights/files.h"
 #include "weights/foreign_names.h"
 #include "weights/recognize.h"
-#include "weights/weight_files.h"
-#include "weights/weight_store.h"
+#include "weights/store.h"
 
 namespace qwen_image {
 namespace {

@@ -13,10 +13,10 @@
 #include "model/tokenizer.h"
 #include "qwen_image/cancel.h"
 #include "targets.h"
+#include "weights/binder.h"
 #include "weights/inspect/inspect.h"
 #include "weights/lora.h"
 #include "weights/nonfinite.h"
-#include "weights/weight_store.h"
 
 namespace qwen_image {
 namespace {

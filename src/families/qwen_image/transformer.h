@@ -12,7 +12,7 @@
 #include "families/qwen_image/transformer_weights.h"
 #include "model/layers.h"
 #include "weights/lora.h"
-#include "weights/weight_store.h"
+#include "weights/store.h"
 
 namespace qwen_image {
 

@@ -12,7 +12,7 @@
 #include "model/layers.h"
 #include "model/token_grid.h"
 #include "weights/lora.h"
-#include "weights/weight_store.h"
+#include "weights/store.h"
 
 namespace qwen_image {
 

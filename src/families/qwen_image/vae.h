@@ -15,7 +15,7 @@
 #include "core/checkpoint.h"
 #include "core/tensor.h"
 #include "model/layers.h"
-#include "weights/weight_store.h"
+#include "weights/store.h"
 
 namespace qwen_image {
 

@@ -6,7 +6,7 @@
 
 #include "weights/component.h"
 #include "weights/convert/encoding.h"
-#include "weights/weight_tensor.h"
+#include "weights/tensor.h"
 
 namespace qwen_image {
 

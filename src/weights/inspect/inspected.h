@@ -13,7 +13,7 @@
 #include "files/json.h"
 #include "files/weight_file.h"
 #include "weights/inspect/value_statistics.h"
-#include "weights/inspect/weight_values.h"
+#include "weights/inspect/values.h"
 
 namespace qwen_image {
 

@@ -7,7 +7,7 @@
 #include "core/fail.h"
 #include "files/folder.h"
 #include "files/text.h"
-#include "weights/weight_files.h"
+#include "weights/files.h"
 
 namespace qwen_image {
 namespace {

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "files/testing.h"
-#include "weights/inspect/weight_values.h"
+#include "weights/inspect/values.h"
 
 namespace qwen_image {
 namespace {

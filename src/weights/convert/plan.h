@@ -9,7 +9,7 @@
 #include "files/json.h"
 #include "weights/component.h"
 #include "weights/convert/encoding_rules.h"
-#include "weights/weight_store.h"
+#include "weights/store.h"
 
 namespace qwen_image {
 

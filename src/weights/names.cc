@@ -1,4 +1,4 @@
-#include "weights/inspect/weight_names.h"
+#include "weights/names.h"
 
 #include <fmt/format.h>
 

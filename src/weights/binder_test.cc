@@ -1,3 +1,5 @@
+#include "weights/binder.h"
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -6,7 +8,6 @@
 
 #include "core/fail.h"
 #include "files/testing.h"
-#include "weights/weight_store.h"
 
 namespace qwen_image {
 namespace {

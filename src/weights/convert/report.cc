@@ -1,4 +1,4 @@
-#include "weights/convert/conversion_report.h"
+#include "weights/convert/report.h"
 
 #include <algorithm>
 #include <map>

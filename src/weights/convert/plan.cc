@@ -1,11 +1,11 @@
-#include "weights/convert/conversion_plan.h"
+#include "weights/convert/plan.h"
 
 #include <algorithm>
 
 #include "core/fail.h"
 #include "files/safetensors.h"
 #include "files/text.h"
-#include "weights/weight_files.h"
+#include "weights/files.h"
 
 namespace qwen_image {
 namespace {

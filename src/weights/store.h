@@ -1,13 +1,10 @@
 // WeightStore: all tensors of one component of a model, memory-mapped, under diffusers' names, whatever the
-// files' format and names. WeightBinder: takes them out by name and shape; whatever is missing, misshapen, of
-// a wrong type or left over is collected and thrown as one error, so that nothing is ever left at a random or
-// zero value.
+// files' format and names. WeightBinder (weights/binder.h) takes them out.
 #pragma once
 
 #include <filesystem>
 #include <map>
 #include <memory>
-#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -15,10 +12,8 @@
 #include "core/tensor.h"
 #include "files/json.h"
 #include "files/weight_file.h"
-#include "kernels/weight_matrix.h"
 #include "weights/component.h"
-#include "weights/lora.h"
-#include "weights/weight_tensor.h"
+#include "weights/tensor.h"
 
 namespace qwen_image {
 
@@ -67,46 +62,6 @@ class WeightStore {
   std::string config_path_;
   std::vector<std::unique_ptr<WeightFile>> files_;
   std::map<std::string, WeightTensor> tensors_;
-};
-
-class WeightBinder {
- public:
-  // `loras`: what is added to the weights; Finish() checks that all of it was.
-  explicit WeightBinder(WeightStore& store, LoraSet* loras = nullptr) : store_(store), loras_(loras) {}
-
-  // Both return something empty (data == nullptr, no elements) when the tensor is missing or does not fit; it
-  // must not be used before Finish() has returned.
-  //
-  // A matrix that stays in the file. `shape` may have more than two dimensions: the last ones are merged into
-  // cols.
-  WeightMatrix Matrix(const std::string& name, const Shape& shape);
-  // A small tensor, copied and converted to float.
-  std::vector<float> Floats(const std::string& name, const Shape& shape);
-
-  // What LoRAs add to the linear layer `name`, whose weight is [out, in].
-  std::vector<LowRankUpdate> Updates(const std::string& name, int64_t out, int64_t in);
-
-  // Tensors that are legal and not needed: `visual.*`, `*.time_conv.*`, … ('*' matches any text).
-  void AllowUnused(std::string_view pattern);
-
-  // Throws Error kBadInput that lists every problem found (all of them up to a readable number, then a
-  // count).
-  void Finish();
-
- private:
-  // The tensor if it is there with this shape and readable, else null and the problem is noted. Settles the
-  // quantization of packed weights by the shape.
-  const WeightTensor* Take(const std::string& name, const Shape& shape);
-  std::vector<std::string> Unexpected() const;
-  std::string PrefixHint(const std::vector<std::string>& unexpected) const;
-
-  WeightStore& store_;
-  LoraSet* loras_;
-  std::set<std::string> taken_;
-  std::vector<std::string> unused_patterns_;
-  std::map<std::string, Shape> missing_;
-  std::vector<std::string> misshapen_;   // lines of the message
-  std::vector<std::string> unreadable_;  // lines of the message
 };
 
 }  // namespace qwen_image

@@ -1,4 +1,4 @@
-#include "weights/inspect/weight_values.h"
+#include "weights/inspect/values.h"
 
 #include <algorithm>
 #include <array>

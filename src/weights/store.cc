@@ -1,4 +1,4 @@
-#include "weights/weight_store.h"
+#include "weights/store.h"
 
 #include <algorithm>
 #include <charconv>
@@ -6,9 +6,10 @@
 #include "core/fail.h"
 #include "files/numbers.h"
 #include "files/text.h"
+#include "weights/files.h"
 #include "weights/foreign_names.h"
+#include "weights/parts.h"
 #include "weights/recognize.h"
-#include "weights/weight_files.h"
 
 namespace qwen_image {
 namespace {

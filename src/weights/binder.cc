@@ -1,9 +1,10 @@
+#include "weights/binder.h"
+
 #include <algorithm>
 
 #include "core/fail.h"
 #include "core/glob.h"
 #include "files/text.h"
-#include "weights/weight_store.h"
 
 namespace qwen_image {
 namespace {

@@ -1,4 +1,4 @@
-#include "weights/inspect/weight_scan.h"
+#include "weights/inspect/scan.h"
 
 #include <fcntl.h>
 #include <unistd.h>

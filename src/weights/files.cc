@@ -1,4 +1,4 @@
-#include "weights/weight_files.h"
+#include "weights/files.h"
 
 #include <algorithm>
 #include <iterator>

@@ -1,4 +1,4 @@
-#include "weights/weight_tensor.h"
+#include "weights/tensor.h"
 
 #include <algorithm>
 

@@ -1,4 +1,4 @@
-#include "weights/inspect/weight_diff.h"
+#include "weights/inspect/diff.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-#include "weights/inspect/weight_diff.h"
+#include "weights/inspect/diff.h"
 
 #include <algorithm>
 #include <cmath>
@@ -7,7 +7,7 @@
 
 #include "core/fail.h"
 #include "weights/inspect/inspect.h"
-#include "weights/inspect/weight_names.h"
+#include "weights/names.h"
 
 namespace qwen_image {
 namespace {

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "files/json.h"
-#include "weights/convert/conversion_plan.h"
+#include "weights/convert/plan.h"
 #include "weights/convert/tensor_error.h"
 
 namespace qwen_image {

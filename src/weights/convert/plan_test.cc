@@ -1,4 +1,4 @@
-#include "weights/convert/conversion_plan.h"
+#include "weights/convert/plan.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-#include "weights/weight_store.h"
+#include "weights/store.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -3,7 +3,6 @@
 #pragma once
 
 #include <cstdint>
-#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -73,13 +72,5 @@ class WeightTensor {
   bool channels_last_ = false;
   std::string problem_;
 };
-
-// Puts values and their scales and biases together:
-//   MLX:     X.weight (U32) + X.scales + X.biases
-//   ComfyUI: X.weight (F8_* or I8) + X.scale_weight or X.weight_scale (+ X.comfy_quant, which says how)
-//   quanto:  X.weight._data (I8 or F8_*) + X.weight._scale
-// Parts that are missing or do not fit become the problem() of their tensor. Names are kept. Scales that
-// belong to nothing stay tensors of their own, so that a loader reports them.
-std::map<std::string, WeightTensor> JoinParts(const std::map<std::string, StoredIn>& stored);
 
 }  // namespace qwen_image

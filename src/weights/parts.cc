@@ -1,11 +1,11 @@
-// JoinParts: values, scales and biases of quantized tensors.
+#include "weights/parts.h"
+
 #include <algorithm>
 #include <set>
 
 #include "core/fail.h"
 #include "files/json.h"
 #include "files/text.h"
-#include "weights/weight_tensor.h"
 
 namespace qwen_image {
 namespace {
