@@ -32,7 +32,7 @@ Json ToJson(const InspectedTensor& tensor) {
   Json json = {{"name", tensor.name},
                {"file", tensor.file->path().filename().string()},
                {"shape", tensor.shape},
-               {"dtype", tensor.stored->dtype},
+               {"dtype", NameOf(tensor.stored->dtype)},
                {"format", tensor.format},
                {"bytes", tensor.bytes()},
                {"parameters", tensor.parameters()}};

@@ -4,7 +4,6 @@
 #include <limits>
 
 #include "core/fail.h"
-#include "files/safetensors.h"
 #include "files/text.h"
 
 namespace qwen_image {
@@ -13,12 +12,11 @@ namespace {
 constexpr int64_t kWordBits = 32;
 
 DType FloatType(std::string_view name, const char* what, const StoredTensor& entry) {
-  const auto dtype = ComputeDType(entry.dtype);
-  if (!dtype) {
+  if (!IsComputeType(entry.dtype)) {
     Fail(ErrorKind::kBadInput, "the {} of {} are {}; F32, F16 or BF16 is expected", what, Quoted(name),
-         entry.dtype);
+         NameOf(entry.dtype));
   }
-  return *dtype;
+  return entry.dtype;
 }
 
 }  // namespace
@@ -56,8 +54,8 @@ MlxQuantizedTensor::MlxQuantizedTensor(std::string_view name, const StoredTensor
               .scales_dtype = FloatType(name, "scales", scales),
               .biases_dtype = FloatType(name, "biases", biases)},
       shape_(weight.shape) {
-  if (weight.dtype != "U32") {
-    Fail(ErrorKind::kBadInput, "{} is {}; packed values are U32", Quoted(name), weight.dtype);
+  if (weight.dtype != DType::kU32) {
+    Fail(ErrorKind::kBadInput, "{} is {}; packed values are U32", Quoted(name), NameOf(weight.dtype));
   }
   const auto possible = PossibleMlxQuantizations(weight.shape, scales.shape);
   if (std::find(possible.begin(), possible.end(), quantization) == possible.end()) {

@@ -19,7 +19,7 @@ class PartJoiner {
 
   std::map<std::string, WeightTensor> Run() {
     for (const auto& [name, values] : stored_) {
-      const std::string& dtype = values.tensor->dtype;
+      const DType dtype = values.tensor->dtype;
       if (name.ends_with(kQuantoData)) JoinQuanto(name, values);
       if (!name.ends_with(".weight")) continue;
       const std::string stem = name.substr(0, name.size() - kWeight.size());  // with its dot
@@ -27,9 +27,9 @@ class PartJoiner {
         WeightTensor broken(values);
         broken.set_problem(problem);
         Add(name, std::move(broken));
-      } else if (dtype == "U32") {
+      } else if (dtype == DType::kU32) {
         JoinMlx(name, stem, values);
-      } else if (dtype.starts_with("F8_") || dtype == "I8") {
+      } else if (IsFp8(dtype) || dtype == DType::kI8) {
         JoinScaled(name, stem, values);
       }
     }
@@ -56,7 +56,7 @@ class PartJoiner {
     const StoredIn *scales = Part(stem + "scales"), *biases = Part(stem + "biases");
     if (!scales || !biases) {
       WeightTensor broken(packed);
-      const bool microscaled = scales && scales->tensor->dtype == "U8";
+      const bool microscaled = scales && scales->tensor->dtype == DType::kU8;
       broken.set_problem(microscaled
                              ? "is packed with 8-bit scales (mxfp4, mxfp8 or nvfp4), which this version does "
                                "not read"

@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "core/fail.h"
-#include "files/safetensors.h"
 #include "files/text.h"
 
 namespace qwen_image {
@@ -22,10 +21,10 @@ bool IsFolded(const Shape& shape, const Shape& wanted) {
 }
 
 std::vector<float> ReadScales(const StoredTensor& stored) {
-  const BlockFormat* format = FindBlockFormat(stored.dtype);
-  if (!format || format->values != 1) return {};
+  const BlockFormat& format = FormatOf(stored.dtype);
+  if (!format.decode || format.values != 1) return {};
   std::vector<float> values(static_cast<size_t>(ElementCount(stored.shape)));
-  format->decode(stored.bytes.data(), static_cast<int64_t>(values.size()), values.data());
+  format.decode(stored.bytes.data(), static_cast<int64_t>(values.size()), values.data());
   return values;
 }
 
@@ -33,35 +32,35 @@ std::vector<float> ReadScales(const StoredTensor& stored) {
 
 WeightTensor::WeightTensor(StoredIn values) : values_(values), shape_(values.tensor->shape) {
   const StoredTensor& stored = *values.tensor;
-  if (const auto dtype = ComputeDType(stored.dtype)) {
-    dtype_ = *dtype;
+  if (IsComputeType(stored.dtype)) {
+    dtype_ = stored.dtype;
     return;
   }
-  const BlockFormat* format = FindBlockFormat(stored.dtype);
-  if (!format) {
-    problem_ = fmt::format("has type {}, which this version does not read", stored.dtype);
-  } else if (stored.dtype == "I8") {
+  const BlockFormat& format = FormatOf(stored.dtype);
+  if (!format.decode) {
+    problem_ = fmt::format("has type {}, which this version does not read", format.name);
+  } else if (stored.dtype == DType::kI8) {
     problem_ = "has type I8 without a scale";
   } else {
-    coding_ = std::make_shared<WeightCoding>(WeightCoding{.blocks = format, .scales = {}, .groups = {}});
+    coding_ = std::make_shared<WeightCoding>(WeightCoding{.blocks = &format, .scales = {}, .groups = {}});
   }
 }
 
 WeightTensor::WeightTensor(StoredIn values, StoredIn scale)
     : values_(values), parts_({scale}), shape_(values.tensor->shape) {
-  WeightCoding coding{
-      .blocks = FindBlockFormat(values.tensor->dtype), .scales = ReadScales(*scale.tensor), .groups = {}};
-  if (!coding.blocks) {
-    problem_ = fmt::format("has type {} and a scale, which this version does not read", values.tensor->dtype);
+  const BlockFormat& format = FormatOf(values.tensor->dtype);
+  if (!format.decode) {
+    problem_ = fmt::format("has type {} and a scale, which this version does not read", format.name);
     return;
   }
+  WeightCoding coding{.blocks = &format, .scales = ReadScales(*scale.tensor), .groups = {}};
   const auto count = static_cast<int64_t>(coding.scales.size());
   const bool a_row_each = count == rows() && WithoutOnes(scale.tensor->shape).size() <= 1;
   if (count != 1 && !a_row_each) {
     problem_ = fmt::format(
         "its scale has type {} and shape {}; one number, or one for each of {} rows, is "
         "expected",
-        scale.tensor->dtype, ToString(scale.tensor->shape), rows());
+        NameOf(scale.tensor->dtype), ToString(scale.tensor->shape), rows());
   }
   coding_ = std::make_shared<WeightCoding>(std::move(coding));
 }
@@ -86,7 +85,7 @@ void WeightTensor::UseMlx(MlxQuantization quantization) {
 std::string WeightTensor::Format() const {
   if (possible_.size() == 1) return fmt::format("{}-bit g{}", possible_[0].bits, possible_[0].group_size);
   if (!possible_.empty()) return "packed";
-  return values_.tensor->dtype + (parts_.empty() ? "" : " ×s");
+  return std::string(NameOf(values_.tensor->dtype)) + (parts_.empty() ? "" : " ×s");
 }
 
 int64_t WeightTensor::bytes() const {
@@ -96,7 +95,7 @@ int64_t WeightTensor::bytes() const {
 }
 
 bool WeightTensor::quantized() const {
-  return !possible_.empty() || (coding_ && coding_->blocks && values_.tensor->dtype != "F64");
+  return !possible_.empty() || (coding_ && coding_->blocks && values_.tensor->dtype != DType::kF64);
 }
 
 int64_t WeightTensor::rows() const { return shape_.size() < 2 ? 1 : shape_[0]; }
@@ -130,8 +129,8 @@ bool WeightTensor::FitTo(const Shape& wanted) {
 
 void WeightTensor::Settle() {
   if (possible_.size() < 2) return;
-  const auto likely =
-      LikelyMlxQuantization(values_.tensor->dtype, *values_.tensor, *parts_[0].tensor, *parts_[1].tensor);
+  const auto likely = LikelyMlxQuantization(NameOf(values_.tensor->dtype), *values_.tensor, *parts_[0].tensor,
+                                            *parts_[1].tensor);
   if (likely) UseMlx(*likely);
 }
 

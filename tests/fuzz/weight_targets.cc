@@ -26,7 +26,7 @@ void TouchAll(const WeightFile& file) {
   volatile unsigned sum = 0;
   for (const auto& [name, tensor] : file.tensors()) {
     for (const std::byte byte : tensor.bytes) sum = sum + std::to_integer<unsigned>(byte);
-    const BlockFormat* format = FindBlockFormat(tensor.dtype);
+    const BlockFormat* format = FindBlockFormat(NameOf(tensor.dtype));
     if (!format) continue;
     std::vector<float> values(static_cast<size_t>(ElementCount(tensor.shape)));
     format->decode(tensor.bytes.data(), static_cast<int64_t>(values.size()) / format->values, values.data());

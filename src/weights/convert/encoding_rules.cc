@@ -4,7 +4,6 @@
 
 #include "core/fail.h"
 #include "core/glob.h"
-#include "files/safetensors.h"
 #include "files/text.h"
 
 namespace qwen_image {
@@ -58,10 +57,9 @@ bool IsQuantizable(Component component, const std::string& name, const WeightTen
 }
 
 Encoding Kept(const WeightTensor& tensor) {
-  const auto dtype =
-      tensor.parts().empty() ? ComputeDType(tensor.stored().tensor->dtype) : std::optional<DType>();
-  if (dtype) return {.dtype = *dtype};
-  return {.dtype = tensor.stored().tensor->dtype == "F64" ? DType::kF32 : DType::kBF16};
+  const DType dtype = tensor.stored().tensor->dtype;
+  if (tensor.parts().empty() && IsComputeType(dtype)) return {.dtype = dtype};
+  return {.dtype = dtype == DType::kF64 ? DType::kF32 : DType::kBF16};
 }
 
 }  // namespace

@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "core/fail.h"
-#include "files/safetensors.h"
 #include "files/text.h"
 #include "weights/files.h"
 
@@ -18,9 +17,9 @@ std::string_view StemOf(Component component) {
 bool IsCopied(const WeightTensor& tensor, EncodingChoice& choice) {
   const Encoding& wanted = choice.encoding;
   if (!wanted.quantized() || tensor.Format() != wanted.Name() || tensor.parts().size() != 2) return false;
-  const auto dtype = ComputeDType(tensor.parts()[0].tensor->dtype);
-  if (!dtype || tensor.parts()[1].tensor->dtype != tensor.parts()[0].tensor->dtype) return false;
-  choice.encoding.dtype = *dtype;
+  const DType dtype = tensor.parts()[0].tensor->dtype;
+  if (!IsComputeType(dtype) || tensor.parts()[1].tensor->dtype != dtype) return false;
+  choice.encoding.dtype = dtype;
   return true;
 }
 

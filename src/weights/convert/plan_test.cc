@@ -160,7 +160,7 @@ TEST_F(OddModel, EveryTensorIsAligned) {
   ASSERT_EQ(plan.shards.size(), 1u);
   int64_t at = 0;
   for (const PlannedTensor& stored : plan.shards[0].Stored()) {
-    EXPECT_EQ(at % SafetensorsDtypeBytes(stored.dtype), 0) << stored.name;
+    EXPECT_EQ(at % static_cast<int64_t>(SizeOf(stored.dtype)), 0) << stored.name;
     at += stored.bytes();
   }
 }

@@ -39,11 +39,12 @@ void CollectTensors(InspectedComponent& component) {
   std::map<std::string, InspectedTensor> tensors;
   for (const auto& file : component.files) {
     for (const auto& [name, entry] : file->tensors()) {
-      const auto [at, added] = tensors.try_emplace(name, InspectedTensor{.name = name,
-                                                                         .file = file.get(),
-                                                                         .stored = &entry,
-                                                                         .shape = entry.shape,
-                                                                         .format = entry.dtype});
+      const auto [at, added] =
+          tensors.try_emplace(name, InspectedTensor{.name = name,
+                                                    .file = file.get(),
+                                                    .stored = &entry,
+                                                    .shape = entry.shape,
+                                                    .format = std::string(NameOf(entry.dtype))});
       if (added) continue;
       component.findings.push_back(
           {.severity = Severity::kBroken,

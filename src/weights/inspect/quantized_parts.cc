@@ -24,21 +24,22 @@ class Resolver {
 
   void Run() {
     for (InspectedTensor& tensor : component_.tensors) {
-      if (tensor.stored->dtype == "U32" && tensor.name.ends_with(".weight")) {
+      if (tensor.stored->dtype == DType::kU32 && tensor.name.ends_with(".weight")) {
         ResolvePacked(tensor);
-      } else if (tensor.stored->dtype.starts_with("F8_") && tensor.name.ends_with(".weight")) {
+      } else if (IsFp8(tensor.stored->dtype) && tensor.name.ends_with(".weight")) {
         ResolveFp8(tensor);
       }
     }
     for (InspectedTensor& tensor : component_.tensors) {
       // Packed words that could not be resolved are no numbers; everything else is.
-      const bool packed = tensor.stored->dtype == "U32" && tensor.name.ends_with(".weight");
+      const bool packed = tensor.stored->dtype == DType::kU32 && tensor.name.ends_with(".weight");
       if (tensor.values || packed) continue;
       if (WeightValues::CanRead(tensor.stored->dtype)) {
         tensor.values = std::make_shared<WeightValues>(*tensor.stored);
       } else {
         Note(Severity::kWarning, "unknown_type", tensor.name,
-             fmt::format("is stored as {}, which is not read here: no statistics", tensor.stored->dtype));
+             fmt::format("is stored as {}, which is not read here: no statistics",
+                         NameOf(tensor.stored->dtype)));
       }
     }
     ReportOrphans();
@@ -72,7 +73,7 @@ class Resolver {
                   "packed (U32) weights without .scales: they cannot be turned back into numbers");
     }
     Join(tensor, scales);
-    if (scales->stored->dtype == "U8") return ResolveMicroscaled(tensor, *scales);
+    if (scales->stored->dtype == DType::kU8) return ResolveMicroscaled(tensor, *scales);
     if (!biases) {
       return Note(
           Severity::kBroken, "missing_biases", tensor.name,
@@ -189,9 +190,9 @@ class Resolver {
       const InspectedTensor* weight = component_.Find(stem + "weight");
       if (component_.is_shard && !weight) continue;
       Note(Severity::kBroken, "orphaned_part", tensor.name,
-           weight
-               ? fmt::format("belongs to packed (U32) weights, but its .weight is {}", weight->stored->dtype)
-               : "belongs to packed weights, but there is no .weight beside it");
+           weight ? fmt::format("belongs to packed (U32) weights, but its .weight is {}",
+                                NameOf(weight->stored->dtype))
+                  : "belongs to packed weights, but there is no .weight beside it");
     }
   }
 
@@ -200,7 +201,7 @@ class Resolver {
     const bool marked = component_.Find("scaled_fp8") != nullptr;  // ComfyUI's sign that scales are expected
     std::vector<const InspectedTensor*> with, without;
     for (const InspectedTensor& tensor : component_.tensors) {
-      if (!tensor.stored->dtype.starts_with("F8_") || !tensor.name.ends_with(".weight")) continue;
+      if (!IsFp8(tensor.stored->dtype) || !tensor.name.ends_with(".weight")) continue;
       (tensor.quantized() ? with : without).push_back(&tensor);
     }
     for (const InspectedTensor* tensor : without) {

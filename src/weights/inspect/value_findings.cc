@@ -16,8 +16,7 @@ bool Contains(const std::string& text, std::string_view part) { return text.find
 
 // Integers, masks and single numbers are constants by right; scales and biases are judged by what they scale.
 bool HoldsWeights(const InspectedTensor& tensor) {
-  const std::string& dtype = tensor.stored->dtype;
-  const bool numbers = dtype.starts_with('F') || dtype.starts_with("BF") || tensor.quantized();
+  const bool numbers = IsFloatingPoint(tensor.stored->dtype) || tensor.quantized();
   return numbers && tensor.part_of.empty() && tensor.statistics && tensor.statistics->count > 1;
 }
 

@@ -90,7 +90,8 @@ TEST(ValueStatistics, AConstantHasNoSpread) {
 }
 
 std::vector<double> ValuesOf(const std::string& dtype, const std::string& bytes, int64_t count) {
-  StoredTensor entry{.dtype = dtype, .shape = {count}, .bytes = std::as_bytes(std::span(bytes))};
+  StoredTensor entry{
+      .dtype = FindSafetensorsType(dtype)->dtype, .shape = {count}, .bytes = std::as_bytes(std::span(bytes))};
   const WeightValues values(entry);
   EXPECT_EQ(values.count(), count);
   std::vector<double> read(static_cast<size_t>(count));

@@ -17,7 +17,7 @@ class WeightValues {
   // Reads must begin at a multiple of this: the largest group or block of quantized weights.
   static constexpr int64_t kAlignment = 256;
 
-  static bool CanRead(std::string_view dtype);
+  static bool CanRead(DType dtype);
   // Every value is multiplied by `scale`. The entry must outlive this object.
   explicit WeightValues(const StoredTensor& entry, double scale = 1);
   explicit WeightValues(MlxQuantizedTensor tensor) : source_(std::move(tensor)) {}
@@ -31,7 +31,6 @@ class WeightValues {
  private:
   struct Plain {
     const StoredTensor* entry;
-    void (*convert)(const std::byte* from, int64_t count, double* to);
     size_t element_bytes;
     double scale;
   };
