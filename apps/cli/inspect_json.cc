@@ -41,7 +41,7 @@ Json ToJson(const InspectedTensor& tensor) {
     json["stored_shape"] = tensor.stored->shape;
     json["parts"] = tensor.parts;
     json["possible_quantizations"] = Json::array();
-    for (const MlxQuantization& q : tensor.possible) {
+    for (const MlxQuantization& q : tensor.weight->possible()) {
       json["possible_quantizations"].push_back({{"bits", q.bits}, {"group_size", q.group_size}});
     }
   }

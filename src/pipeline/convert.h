@@ -10,9 +10,9 @@
 #include <string>
 #include <vector>
 
+#include "families/component.h"
 #include "qwen_image/cancel.h"
 #include "qwen_image/model_files.h"
-#include "weights/component.h"
 #include "weights/convert/encoding_rules.h"
 #include "weights/convert/report.h"
 

@@ -5,7 +5,7 @@
 #include "files/folder.h"
 #include "files/mmap.h"
 #include "files/output_file.h"
-#include "pipeline/config_files.h"
+#include "families/qwen_image/config_files.h"
 #include "weights/convert/working_folder.h"
 #include "weights/files.h"
 

@@ -6,7 +6,6 @@
 #include "core/fail.h"
 #include "files/text.h"
 #include "weights/files.h"
-#include "weights/foreign_names.h"
 #include "weights/lora_names.h"
 #include "weights/names.h"
 #include "weights/recognize.h"

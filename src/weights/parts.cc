@@ -1,9 +1,12 @@
 #include "weights/parts.h"
 
 #include <algorithm>
+#include <limits>
+#include <optional>
 #include <set>
 
 #include "core/fail.h"
+#include "families/checkpoint_prefixes.h"
 #include "files/json.h"
 #include "files/text.h"
 
@@ -13,25 +16,16 @@ namespace {
 constexpr std::string_view kWeight = "weight";
 constexpr std::string_view kQuantoData = "._data";
 
+using Problem = TensorProblem::Kind;
+
 class PartJoiner {
  public:
   explicit PartJoiner(const std::map<std::string, StoredIn>& stored) : stored_(stored) {}
 
   std::map<std::string, WeightTensor> Run() {
     for (const auto& [name, values] : stored_) {
-      const DType dtype = values.tensor->dtype;
       if (name.ends_with(kQuantoData)) JoinQuanto(name, values);
-      if (!name.ends_with(".weight")) continue;
-      const std::string stem = name.substr(0, name.size() - kWeight.size());  // with its dot
-      if (const std::string problem = ComfyProblem(stem, values); !problem.empty()) {
-        WeightTensor broken(values);
-        broken.set_problem(problem);
-        Add(name, std::move(broken));
-      } else if (dtype == DType::kU32) {
-        JoinMlx(name, stem, values);
-      } else if (IsFp8(dtype) || dtype == DType::kI8) {
-        JoinScaled(name, stem, values);
-      }
+      if (name.ends_with(".weight")) JoinWeight(name, values);
     }
     for (const auto& [name, values] : stored_) {
       if (!used_.contains(name)) joined_.emplace(name, WeightTensor(values));
@@ -52,17 +46,38 @@ class PartJoiner {
     joined_.emplace(name, std::move(tensor));
   }
 
-  void JoinMlx(const std::string& name, const std::string& stem, const StoredIn& packed) {
+  void JoinWeight(const std::string& name, const StoredIn& values) {
+    const std::string stem = name.substr(0, name.size() - kWeight.size());  // with its dot
+    const StoredIn* note = Part(stem + "comfy_quant");
+    const std::string problem = ComfyProblem(stem, values, note);
+    std::optional<WeightTensor> joined;
+    if (!problem.empty()) {
+      const StoredIn* scale = FindScale(stem);
+      joined.emplace(values, scale ? std::vector{*scale} : std::vector<StoredIn>(),
+                     TensorProblem{Problem::kNotRead, problem});
+    } else if (values.tensor->dtype == DType::kU32) {
+      joined = JoinMlx(name, stem, values);
+    } else if (IsFp8(values.tensor->dtype) || values.tensor->dtype == DType::kI8) {
+      joined = JoinScaled(stem, values);
+    } else {
+      return;
+    }
+    if (note) joined->set_note(*note);
+    Add(name, std::move(*joined));
+  }
+
+  WeightTensor JoinMlx(const std::string& name, const std::string& stem, const StoredIn& packed) {
     const StoredIn *scales = Part(stem + "scales"), *biases = Part(stem + "biases");
-    if (!scales || !biases) {
-      WeightTensor broken(packed);
-      const bool microscaled = scales && scales->tensor->dtype == DType::kU8;
-      broken.set_problem(microscaled
-                             ? "is packed with 8-bit scales (mxfp4, mxfp8 or nvfp4), which this version does "
-                               "not read"
-                             : fmt::format("holds packed values (U32), but its .{} are missing",
-                                           scales ? "biases" : "scales"));
-      return Add(name, std::move(broken));
+    if (!scales) {
+      return {
+          packed, biases ? std::vector{*biases} : std::vector<StoredIn>(),
+          TensorProblem{Problem::kMissingScales, "holds packed values (U32), but its .scales are missing"}};
+    }
+    if (!biases && scales->tensor->dtype == DType::kU8) return Microscaled(packed, *scales);
+    if (!biases) {
+      return {
+          packed, std::vector{*scales},
+          TensorProblem{Problem::kMissingBiases, "holds packed values (U32), but its .biases are missing"}};
     }
     auto possible = PossibleMlxQuantizations(packed.tensor->shape, scales->tensor->shape);
     try {
@@ -72,20 +87,47 @@ class PartJoiner {
       }
       // Types and shapes of the parts are checked here, whichever quantization it will be.
       MlxQuantizedTensor(name, *packed.tensor, *scales->tensor, *biases->tensor, possible[0]);
-      Add(name, WeightTensor(packed, *scales, *biases, std::move(possible)));
+      return {packed, *scales, *biases, std::move(possible)};
     } catch (const Error& error) {
       if (error.kind() != ErrorKind::kBadInput) throw;
-      WeightTensor broken(packed);
-      broken.set_problem(error.message());
-      Add(name, std::move(broken));
+      return {packed, std::vector{*scales, *biases}, TensorProblem{Problem::kPartsDoNotFit, error.message()}};
     }
+  }
+
+  // MLX's "mx" modes: 8-bit scales and no biases.
+  static WeightTensor Microscaled(const StoredIn& packed, const StoredIn& scales) {
+    struct Mode {
+      const char* name;
+      int64_t words;  // of a group
+      int64_t group_size;
+    };
+    constexpr Mode kModes[] = {{"mxfp4", 4, 32}, {"mxfp8", 8, 32}, {"nvfp4", 2, 16}};
+    const Shape &words = packed.tensor->shape, &groups = scales.tensor->shape;
+    for (const Mode& mode : kModes) {
+      if (words.empty() || words.size() != groups.size() || groups.back() <= 0) break;
+      if (groups.back() > std::numeric_limits<int64_t>::max() / mode.group_size) break;
+      if (words.back() % mode.words != 0 || words.back() / mode.words != groups.back()) continue;
+      if (!std::equal(words.begin(), words.end() - 1, groups.begin())) continue;
+      WeightTensor tensor(packed, std::vector{scales},
+                          TensorProblem{Problem::kMicroscaled,
+                                        "is packed with 8-bit scales (mxfp4, mxfp8 or nvfp4), which this "
+                                        "version does not read"});
+      Shape shape = words;
+      shape.back() = groups.back() * mode.group_size;
+      tensor.Describe(mode.name, std::move(shape));
+      return tensor;
+    }
+    return {packed, std::vector{scales},
+            TensorProblem{Problem::kPartsDoNotFit,
+                          fmt::format("packed values {} and 8-bit scales {} fit no mode of MLX",
+                                      ToString(words), ToString(groups))}};
   }
 
   // What ComfyUI's note on a tensor says, if it is a way of storing that is not read here. The note is a
   // tensor beside it, or stands in the file's metadata.
-  std::string ComfyProblem(const std::string& stem, const StoredIn& values) {
+  std::string ComfyProblem(const std::string& stem, const StoredIn& values, const StoredIn* part) {
     Json note;
-    if (const StoredIn* part = Part(stem + "comfy_quant")) {
+    if (part) {
       const auto bytes = part->tensor->bytes;
       note = ParseNote({reinterpret_cast<const char*>(bytes.data()), bytes.size()});
     } else if (const Json* found = NoteInMetadata(stem, *values.file)) {
@@ -112,8 +154,9 @@ class PartJoiner {
       if (json.is_object() && json.contains("layers")) layers->second = json["layers"];
     }
     if (!layers->second.is_object()) return nullptr;
-    for (const char* prefix : {"", "model.diffusion_model.", "diffusion_model."}) {
-      const auto found = layers->second.find(prefix + stem.substr(0, stem.size() - 1));
+    for (const std::string_view prefix :
+         {std::string_view(), kCheckpointTransformer[0], kCheckpointTransformer[1]}) {
+      const auto found = layers->second.find(std::string(prefix) + stem.substr(0, stem.size() - 1));
       if (found != layers->second.end()) return &*found;
     }
     return nullptr;
@@ -133,17 +176,26 @@ class PartJoiner {
     if (const StoredIn* scale = Part(weight + "._scale")) {
       Add(weight, WeightTensor(values, *scale));
     } else {
-      WeightTensor broken(values);
-      broken.set_problem("has quantized values (._data), but its ._scale is missing");
-      Add(weight, std::move(broken));
+      Add(weight, {values, std::vector<StoredIn>(),
+                   TensorProblem{Problem::kMissingScales,
+                                 "has quantized values (._data), but its ._scale is missing"}});
     }
   }
 
-  void JoinScaled(const std::string& name, const std::string& stem, const StoredIn& values) {
-    for (const char* part : {"scale_weight", "weight_scale"}) {
-      if (const StoredIn* scale = Part(stem + part)) return Add(name, WeightTensor(values, *scale));
+  const StoredIn* FindScale(const std::string& stem) {
+    // The name with "inv" is that of transformers and vLLM, who multiply by it all the same.
+    for (const char* part : {"scale_weight", "weight_scale", "weight_scale_inv"}) {
+      if (const StoredIn* scale = Part(stem + part)) return scale;
     }
-    Add(name, WeightTensor(values));
+    return nullptr;
+  }
+
+  WeightTensor JoinScaled(const std::string& stem, const StoredIn& values) {
+    if (const StoredIn* scale = FindScale(stem)) return {values, *scale};
+    WeightTensor tensor(values);
+    // An int8 weight without one; plain fp8 numbers are weights as they are.
+    if (!tensor.problem().empty()) tensor.set_problem({Problem::kMissingScales, tensor.problem()});
+    return tensor;
   }
 
   const std::map<std::string, StoredIn>& stored_;

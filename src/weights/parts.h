@@ -11,6 +11,7 @@ namespace qwen_image {
 // Puts values and their scales and biases together:
 //   MLX:     X.weight (U32) + X.scales + X.biases
 //   ComfyUI: X.weight (F8_* or I8) + X.scale_weight or X.weight_scale (+ X.comfy_quant, which says how)
+//   vLLM:    X.weight (F8_*) + X.weight_scale or X.weight_scale_inv
 //   quanto:  X.weight._data (I8 or F8_*) + X.weight._scale
 // Parts that are missing or do not fit become the problem() of their tensor. Names are kept. Scales that
 // belong to nothing stay tensors of their own, so that a loader reports them.

@@ -7,9 +7,9 @@
 #include "files/numbers.h"
 #include "files/text.h"
 #include "weights/files.h"
-#include "weights/foreign_names.h"
-#include "weights/parts.h"
+#include "weights/reader.h"
 #include "weights/recognize.h"
+#include "weights/sets.h"
 
 namespace qwen_image {
 namespace {
@@ -63,24 +63,39 @@ void RefuseOthers(const fs::path& path, const WeightFile& file, Component compon
 }
 
 // A folder of another model says so in its config.
-void CheckConfigClass(const Json& config, const std::string& where, Component component) {
-  const bool text = component == Component::kTextEncoder || component == Component::kVisionEncoder;
-  const char* const key = text ? "model_type" : "_class_name";
-  const std::string_view expected = text                                   ? "qwen2_5_vl"
-                                    : component == Component::kTransformer ? "QwenImageTransformer2DModel"
-                                                                           : "AutoencoderKLQwenImage";
-  if (!config.is_object() || !config.contains(key) || !config[key].is_string()) return;
-  const std::string found = config[key].get<std::string>();
-  if (found == expected || (text && found.starts_with(expected))) return;
-  Fail(ErrorKind::kBadInput,
-       "{}: \"{}\" is {}, but the {} of Qwen-Image is {}; other models are not supported", where, key,
-       Quoted(found), NameOf(component), expected);
+bool HasClass(const Json& config, const ConfigClass& expected) {
+  const auto found = config.is_object() ? config.find(expected.key) : config.end();
+  if (!config.is_object() || found == config.end() || !found->is_string()) return false;
+  const std::string_view value = found->get_ref<const std::string&>();
+  return value == expected.value || (expected.may_go_on && value.starts_with(expected.value));
 }
 
-// Tensors that no model computes with: signs, scales of quantized activations, tables that mflux saves too.
-bool IsMarker(const std::string& name) {
-  return name == "scaled_fp8" || name == kZeroCondMarker || name.ends_with(".scale_input") ||
-         name.ends_with(".input_scale") || name.ends_with(".output_scale") || name.ends_with(".inv_freq");
+const ConfigClass& ClassOf(const WeightNames& names, Component component) {
+  return *std::find_if(names.config_classes.begin(), names.config_classes.end(),
+                       [&](const ConfigClass& candidate) { return candidate.component == component; });
+}
+
+void CheckConfigClass(const Json& config, const std::string& where, const WeightNames& names,
+                      Component component) {
+  const ConfigClass& expected = ClassOf(names, component);
+  if (HasClass(config, expected)) return;
+  const auto found = config.is_object() ? config.find(expected.key) : config.end();
+  if (!config.is_object() || found == config.end() || !found->is_string()) return;
+  Fail(ErrorKind::kBadInput, "{}: \"{}\" is {}, but the {} of {} is {}; other models are not supported",
+       where, expected.key, Quoted(found->get<std::string>()), NameOf(component), names.model,
+       expected.value);
+}
+
+// The family that a config or the tensors speak for; the first if they say nothing.
+const WeightNames& FamilyOf(const std::vector<std::unique_ptr<WeightFile>>& files, const Json& config,
+                            Component component) {
+  for (const Vocabulary* family : Vocabularies()) {
+    if (HasClass(config, ClassOf(*family->weights, component))) return *family->weights;
+  }
+  for (const auto& file : files) {
+    if (const Vocabulary* family = Recognize(*file).family) return *family->weights;
+  }
+  return *Vocabularies()[0]->weights;
 }
 
 }  // namespace
@@ -93,15 +108,13 @@ WeightStore::WeightStore(const fs::path& path, Component component) : path_(path
          "there is no {}; a file with the weights of the {}, or their folder, is expected", path.string(),
          NameOf(component));
   }
-  if (!is_folder) {
-    AddFile(path);
-  } else if (const std::string name = ChooseFile(path, ListFolder(path)); name.ends_with(kShardIndexEnding)) {
-    OpenShards(path / name);
-  } else {
-    AddFile(path / name);
-  }
+  const std::string name = is_folder ? ChooseFile(path, ListFolder(path)) : "";
+  WeightSet set = name.ends_with(kShardIndexEnding) ? OpenShards(path, name)
+                                                    : OpenSingleFile(is_folder ? path / name : path, "");
+  ThrowErrorsOf(set.findings);
+  files_ = std::move(set.files);
   ReadConfig(is_folder);
-  CollectTensors();
+  CollectTensors(is_folder);
   TurnChannelsLast();
 }
 
@@ -158,43 +171,25 @@ void WeightStore::ReadConfig(bool is_folder) {
   if (!fs::exists(fs::symlink_status(path, error))) return;
   config_path_ = path.string();
   config_ = ReadJsonFile(path);
-  if (is_folder) return CheckConfigClass(config_, config_path_, component_);
-  const auto has = [&](const char* key) { return config_.is_object() && config_.contains(key); };
-  const bool ours = component_ == Component::kTransformer
-                        ? has("num_attention_heads") && has("axes_dims_rope")
-                    : component_ == Component::kTextEncoder   ? has("hidden_size") || has("text_config")
-                    : component_ == Component::kVisionEncoder ? has("vision_config")
-                                                              : has("z_dim");
+  const bool ours =
+      is_folder || std::any_of(Vocabularies().begin(), Vocabularies().end(), [&](const auto* family) {
+        return family->weights->describes(component_, config_);
+      });
   if (!ours) config_ = nullptr;
 }
 
-void WeightStore::AddFile(const fs::path& path) {
-  files_.push_back(OpenWeightFile(path));
-  for (const auto& [name, stored] : files_.back()->tensors()) {
-    const auto earlier = std::find_if(files_.begin(), files_.end(), [&name = name](const auto& file) {
-      return file->tensors().contains(name);
-    });
-    if (*earlier == files_.back()) continue;
-    Fail(ErrorKind::kBadInput, "tensor {} is in two shards, {} and {}", Quoted(name),
-         (*earlier)->path().string(), path.string());
-  }
-}
-
-// Gives every tensor its name here and puts the parts of quantized ones together.
-void WeightStore::CollectTensors() {
+void WeightStore::CollectTensors(bool is_folder) {
+  family_ = &FamilyOf(files_, config_, component_);
+  if (is_folder) CheckConfigClass(config_, config_path_, *family_, component_);
   if (files_.size() == 1) RefuseOthers(path_, *files_[0], component_);
-  std::map<std::string, StoredIn> named;
+  std::vector<std::string_view> names;
   for (const auto& file : files_) {
-    for (const auto& [stored_name, stored] : file->tensors()) {
-      const std::string name = DiffusersName(component_, stored_name);
-      if (name.empty() || IsMarker(name)) continue;
-      if (!named.emplace(name, StoredIn{&stored, file.get()}).second) {
-        Fail(ErrorKind::kBadInput, "{}: tensor {} is there twice, under two names", path_.string(),
-             Quoted(name));
-      }
-    }
+    const std::vector<std::string_view> more = StoredNames(*file);
+    names.insert(names.end(), more.begin(), more.end());
   }
-  tensors_ = JoinParts(named);
+  std::vector<Finding> findings;
+  tensors_ = ReadTensors(files_, family_->renamer(component_, names, config_), config_, findings);
+  ThrowErrorsOf(findings);
 }
 
 // MLX keeps the channels of a convolution last: [out, kernel…, in] instead of [out, in, kernel…]. Kernels are
@@ -211,47 +206,6 @@ void WeightStore::TurnChannelsLast() {
   for (auto& [name, tensor] : tensors_) {
     if (is_convolution(tensor) && name.ends_with(".weight")) tensor.SetChannelsLast();
   }
-}
-
-void WeightStore::OpenShards(const fs::path& index) {
-  const std::map<std::string, std::string> shard_of = ReadShardIndex(index);
-  std::set<std::string> shards;
-  for (const auto& [tensor, shard] : shard_of) shards.insert(shard);
-  std::vector<std::string> missing;
-  for (const std::string& shard : shards) {
-    std::error_code error;
-    if (!fs::exists(path_ / shard, error)) missing.push_back(Quoted(shard));
-  }
-  if (!missing.empty()) {
-    Fail(ErrorKind::kBadInput, "{}: {} of {} shards are missing: {}. The download may be incomplete",
-         path_.string(), missing.size(), shards.size(), JoinNames(missing));
-  }
-  std::vector<std::string> problems;
-  for (const std::string& shard : shards) {
-    try {
-      AddFile(path_ / shard);
-    } catch (const Error& error) {  // after a broken download the others are worth knowing too
-      if (error.kind() != ErrorKind::kBadInput) throw;
-      problems.push_back(error.message());
-    }
-  }
-  if (problems.empty()) {
-    for (const auto& [tensor, shard] : shard_of) {
-      const auto file = std::find_if(files_.begin(), files_.end(), [&shard = shard](const auto& f) {
-        return f->path().filename() == shard;
-      });
-      if (!(*file)->tensors().contains(tensor)) {
-        problems.push_back(fmt::format("{} says that tensor {} is in {}, but it is not", index.string(),
-                                       Quoted(tensor), Quoted(shard)));
-      }
-    }
-  }
-  if (problems.empty()) return;
-  std::string message = problems[0];
-  for (size_t i = 1; i < std::min(problems.size(), kMaxListedNames); ++i) message += "\n" + problems[i];
-  if (problems.size() > kMaxListedNames)
-    message += fmt::format("\n… and {} more", problems.size() - kMaxListedNames);
-  throw Error(ErrorKind::kBadInput, message);
 }
 
 int64_t WeightStore::total_bytes() const {

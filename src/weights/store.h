@@ -10,9 +10,9 @@
 #include <vector>
 
 #include "core/tensor.h"
+#include "families/weight_names.h"
 #include "files/json.h"
 #include "files/weight_file.h"
-#include "weights/component.h"
 #include "weights/tensor.h"
 
 namespace qwen_image {
@@ -26,6 +26,7 @@ class WeightStore {
   WeightStore(const std::filesystem::path& path, Component component);
 
   const std::filesystem::path& path() const { return path_; }
+  const WeightNames& family() const { return *family_; }
   // config.json beside the weights, where it is one of this component; else null.
   const Json& config() const { return config_; }
   const std::string& config_path() const { return config_path_; }
@@ -50,14 +51,13 @@ class WeightStore {
 
  private:
   friend class WeightBinder;
-  void OpenShards(const std::filesystem::path& index);
-  void AddFile(const std::filesystem::path& path);
   void ReadConfig(bool is_folder);
-  void CollectTensors();
+  void CollectTensors(bool is_folder);
   void TurnChannelsLast();
 
   std::filesystem::path path_;
   Component component_;
+  const WeightNames* family_ = nullptr;
   Json config_;
   std::string config_path_;
   std::vector<std::unique_ptr<WeightFile>> files_;

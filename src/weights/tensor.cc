@@ -1,6 +1,7 @@
 #include "weights/tensor.h"
 
 #include <algorithm>
+#include <array>
 
 #include "core/fail.h"
 #include "files/text.h"
@@ -38,9 +39,10 @@ WeightTensor::WeightTensor(StoredIn values) : values_(values), shape_(values.ten
   }
   const BlockFormat& format = FormatOf(stored.dtype);
   if (!format.decode) {
-    problem_ = fmt::format("has type {}, which this version does not read", format.name);
+    problem_ = {IsPlain(stored.dtype) ? TensorProblem::Kind::kNoWeights : TensorProblem::Kind::kNotRead,
+                fmt::format("has type {}, which this version does not read", format.name)};
   } else if (stored.dtype == DType::kI8) {
-    problem_ = "has type I8 without a scale";
+    problem_ = {TensorProblem::Kind::kNoWeights, "has type I8 without a scale"};
   } else {
     coding_ = std::make_shared<WeightCoding>(WeightCoding{.blocks = &format, .scales = {}, .groups = {}});
   }
@@ -50,17 +52,21 @@ WeightTensor::WeightTensor(StoredIn values, StoredIn scale)
     : values_(values), parts_({scale}), shape_(values.tensor->shape) {
   const BlockFormat& format = FormatOf(values.tensor->dtype);
   if (!format.decode) {
-    problem_ = fmt::format("has type {} and a scale, which this version does not read", format.name);
+    problem_ = {TensorProblem::Kind::kNotRead,
+                fmt::format("has type {} and a scale, which this version does not read", format.name)};
     return;
   }
   WeightCoding coding{.blocks = &format, .scales = ReadScales(*scale.tensor), .groups = {}};
   const auto count = static_cast<int64_t>(coding.scales.size());
   const bool a_row_each = count == rows() && WithoutOnes(scale.tensor->shape).size() <= 1;
   if (count != 1 && !a_row_each) {
-    problem_ = fmt::format(
-        "its scale has type {} and shape {}; one number, or one for each of {} rows, is "
-        "expected",
-        NameOf(scale.tensor->dtype), ToString(scale.tensor->shape), rows());
+    const bool blockwise = scale.tensor->shape.size() == 2 && count > 1;
+    problem_ = {blockwise ? TensorProblem::Kind::kNotRead : TensorProblem::Kind::kPartsDoNotFit,
+                fmt::format("its scale has type {} and shape {}; one number, or one for each of {} rows, is "
+                            "expected{}",
+                            NameOf(scale.tensor->dtype), ToString(scale.tensor->shape), rows(),
+                            blockwise ? " (one for each block is not read by this version)" : "")};
+    return;
   }
   coding_ = std::make_shared<WeightCoding>(std::move(coding));
 }
@@ -74,16 +80,25 @@ WeightTensor::WeightTensor(StoredIn packed, StoredIn scales, StoredIn biases,
   if (possible_.size() == 1) UseMlx(possible_[0]);
 }
 
+WeightTensor::WeightTensor(StoredIn values, std::vector<StoredIn> parts, TensorProblem problem)
+    : values_(values), parts_(std::move(parts)), shape_(values.tensor->shape), problem_(std::move(problem)) {}
+
+void WeightTensor::Describe(std::string format, Shape shape) {
+  described_ = std::move(format);
+  shape_ = std::move(shape);
+}
+
 void WeightTensor::UseMlx(MlxQuantization quantization) {
   const MlxQuantizedTensor checked("", *values_.tensor, *parts_[0].tensor, *parts_[1].tensor, quantization);
-  possible_ = {quantization};
+  chosen_ = quantization;
   shape_ = checked.shape();
   coding_ = std::make_shared<WeightCoding>(
       WeightCoding{.blocks = nullptr, .scales = {}, .groups = checked.groups()});
 }
 
 std::string WeightTensor::Format() const {
-  if (possible_.size() == 1) return fmt::format("{}-bit g{}", possible_[0].bits, possible_[0].group_size);
+  if (!described_.empty()) return described_;
+  if (chosen_) return fmt::format("{}-bit g{}", chosen_->bits, chosen_->group_size);
   if (!possible_.empty()) return "packed";
   return std::string(NameOf(values_.tensor->dtype)) + (parts_.empty() ? "" : " ×s");
 }
@@ -110,15 +125,16 @@ void WeightTensor::SetChannelsLast() {
   shape_.pop_back();
 }
 
-bool WeightTensor::FitTo(const Shape& wanted) {
-  if (possible_.size() > 1 && !wanted.empty()) {
-    const int64_t groups = parts_[0].tensor->shape.back();
-    for (const MlxQuantization& candidate : possible_) {
-      if (groups * candidate.group_size != wanted.back()) continue;
-      UseMlx(candidate);
-      break;
-    }
+void WeightTensor::SettleFor(const Shape& wanted) {
+  if (possible_.size() < 2 || wanted.empty()) return;
+  const int64_t groups = parts_[0].tensor->shape.back();
+  for (const MlxQuantization& candidate : possible_) {
+    if (groups * candidate.group_size == wanted.back()) return UseMlx(candidate);
   }
+}
+
+bool WeightTensor::FitTo(const Shape& wanted) {
+  SettleFor(wanted);
   if (!settled()) return false;  // the shape is that of the packed words, not of values
   if (shape_ == wanted) return true;
   if (channels_last_ || (WithoutOnes(shape_) != WithoutOnes(wanted) && !IsFolded(shape_, wanted)))
@@ -128,10 +144,14 @@ bool WeightTensor::FitTo(const Shape& wanted) {
 }
 
 void WeightTensor::Settle() {
-  if (possible_.size() < 2) return;
+  if (settled()) return;
   const auto likely = LikelyMlxQuantization(NameOf(values_.tensor->dtype), *values_.tensor, *parts_[0].tensor,
                                             *parts_[1].tensor);
-  if (likely) UseMlx(*likely);
+  if (likely) return UseMlx(*likely);
+  for (const MlxQuantization& candidate : possible_) {
+    const bool same_group = hint_.group_size == 0 || candidate.group_size == hint_.group_size;
+    if (candidate.bits == hint_.bits && same_group) return UseMlx(candidate);
+  }
 }
 
 WeightMatrix WeightTensor::Matrix() const {
@@ -176,6 +196,46 @@ std::vector<float> WeightTensor::Values() const {
 void WeightTensor::ReleasePages() const {
   qwen_image::ReleasePages(values_.tensor->bytes);
   for (const StoredIn& part : parts_) qwen_image::ReleasePages(part.tensor->bytes);
+}
+
+bool WeightTensor::HasNumbers() const {
+  if (problem_.kind == TensorProblem::Kind::kNone) return settled();
+  return problem_.kind == TensorProblem::Kind::kNoWeights;
+}
+
+void WeightTensor::ReadNumbers(int64_t first, int64_t count, double* to) const {
+  const StoredTensor& stored = *values_.tensor;
+  if (parts_.empty() && IsPlain(stored.dtype)) {  // not through float, which would round integers and F64
+    const auto size = static_cast<int64_t>(SizeOf(stored.dtype));
+    return ConvertElements(stored.dtype, stored.bytes.data() + first * size, count, to);
+  }
+  std::array<float, kMaxPiece> values;
+  WeightMatrix matrix = Matrix();
+  if (!coding_ || coding_->scales.size() < 2) {  // in one go: a block may hold several rows of a small tensor
+    matrix.cols *= matrix.rows;
+    matrix.rows = 1;
+  }
+  for (int64_t done = 0; done < count;) {
+    const int64_t row = (first + done) / matrix.cols, column = (first + done) % matrix.cols;
+    const int64_t now = std::min(count - done, matrix.cols - column);
+    DecodeRow(matrix, row, column, now, values.data());
+    std::copy_n(values.begin(), now, to + done);
+    done += now;
+  }
+}
+
+void WeightTensor::ReleasePages(int64_t first, int64_t count) const {
+  // In 128 bits: the product of a hostile size might not fit.
+  const auto release = [&](const StoredTensor& stored) {
+    const auto byte = [&](int64_t value) {
+      const auto bytes =
+          static_cast<__int128>(stored.bytes.size()) * value / std::max<int64_t>(NumberCount(), 1);
+      return static_cast<size_t>(bytes);
+    };
+    qwen_image::ReleasePages(stored.bytes.subspan(byte(first), byte(first + count) - byte(first)));
+  };
+  release(*values_.tensor);
+  for (const StoredIn& part : parts_) release(*part.tensor);
 }
 
 }  // namespace qwen_image

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "weights/component.h"
+#include "families/component.h"
 #include "weights/convert/encoding.h"
 #include "weights/tensor.h"
 

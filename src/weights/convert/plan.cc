@@ -39,13 +39,11 @@ void NameShards(ComponentPlan& plan) {
   }
 }
 
-// The VAE's time_conv, which no picture needs, is not bound by its model; GGUF may have it folded.
-void FitTimeConv(const WeightStore& store, const std::string& name, WeightTensor& tensor) {
-  constexpr std::string_view kTimeConv = ".time_conv.weight";
-  if (!name.ends_with(kTimeConv) || tensor.shape().size() == 5) return;
-  constexpr int64_t kFrames = 3;
-  const int64_t out = store.Rows(name.substr(0, name.size() - kTimeConv.size()) + ".time_conv.bias");
-  if (out > 0) tensor.FitTo({out, ElementCount(tensor.shape()) / (out * kFrames), kFrames, 1, 1});
+// A tensor that no model binds has the shape that its file gives it, which GGUF may have folded.
+void FitUnbound(const WeightStore& store, const std::string& name, WeightTensor& tensor) {
+  const auto rows_of = [&](const std::string& other) { return store.Rows(other); };
+  const Shape shape = store.family().unbound_shape(name, ElementCount(tensor.shape()), rows_of);
+  if (!shape.empty() && tensor.shape().size() != shape.size()) tensor.FitTo(shape);
 }
 
 }  // namespace
@@ -116,7 +114,7 @@ WeightTensor ReadableTensor(const WeightStore& store, const std::string& name) {
   if (!found) Fail(ErrorKind::kInternal, "{} has no tensor {}", store.path().string(), Quoted(name));
   WeightTensor tensor = *found;
   tensor.Settle();
-  FitTimeConv(store, name, tensor);
+  FitUnbound(store, name, tensor);
   const std::string problem = !tensor.problem().empty() ? tensor.problem()
                               : tensor.Format() == "packed"
                                   ? "is packed in a way that neither its shape nor its values tell"

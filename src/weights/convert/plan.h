@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "families/component.h"
 #include "files/json.h"
-#include "weights/component.h"
 #include "weights/convert/encoding_rules.h"
 #include "weights/store.h"
 

@@ -72,18 +72,10 @@ struct ErrorSums {
 
 // Packed weights whose shape can be read in several ways are read in the way that gives the other side's
 // shape.
-void FitPackedShape(const InspectedComponent& component, InspectedTensor& tensor, const Shape& wanted) {
-  if (tensor.shape == wanted || tensor.possible.empty() || tensor.parts.size() != 2) return;
-  const InspectedTensor *scales = component.Find(tensor.parts[0]), *biases = component.Find(tensor.parts[1]);
-  if (!scales || !biases) return;
-  for (const MlxQuantization& candidate : tensor.possible) {
-    MlxQuantizedTensor unpacked(tensor.name, *tensor.stored, *scales->stored, *biases->stored, candidate);
-    if (unpacked.shape() != wanted) continue;
-    tensor.shape = wanted;
-    tensor.format = fmt::format("{}-bit g{}", candidate.bits, candidate.group_size);
-    tensor.values = std::make_shared<WeightValues>(std::move(unpacked));
-    return;
-  }
+void FitPackedShape(InspectedTensor& tensor, const Shape& wanted) {
+  tensor.weight->SettleFor(wanted);
+  tensor.shape = tensor.weight->shape();
+  tensor.format = tensor.weight->Format();
 }
 
 struct Pair {
@@ -149,15 +141,15 @@ void MatchTensors(const Pair& pair, ComponentDiff& diff, std::vector<Comparison>
       diff.only_in_b.push_back(tensor.name);
       continue;
     }
-    FitPackedShape(*pair.b, tensor, other->shape);
-    FitPackedShape(*pair.a, *other, tensor.shape);
+    FitPackedShape(tensor, other->shape);
+    FitPackedShape(*other, tensor.shape);
     TensorDifference d{.name = tensor.name,
                        .shape_a = other->shape,
                        .shape_b = tensor.shape,
                        .format_a = other->format,
                        .format_b = tensor.format};
-    if (!other->values || !tensor.values) {
-      d.problem = fmt::format("{} cannot be turned into numbers", other->values ? "B" : "A");
+    if (!other->has_numbers() || !tensor.has_numbers()) {
+      d.problem = fmt::format("{} cannot be turned into numbers", other->has_numbers() ? "B" : "A");
     } else if (d.shape_a != d.shape_b) {
       d.problem = fmt::format("shape {} against {}", ToString(d.shape_a), ToString(d.shape_b));
     }
@@ -177,7 +169,7 @@ void CompareValues(const std::vector<Comparison>& comparisons, const ScanContext
   std::vector<Chunk> chunks;
   int64_t total = 0;
   for (const Comparison& comparison : comparisons) {
-    const int64_t count = comparison.a->values->count();
+    const int64_t count = comparison.a->weight->NumberCount();
     for (int64_t first = 0; first < count; first += kChunkValues) {
       chunks.push_back({&comparison, first, std::min(kChunkValues, count - first), {}});
     }
@@ -186,12 +178,12 @@ void CompareValues(const std::vector<Comparison>& comparisons, const ScanContext
   ProgressCounter progress(context, total);
   context.pool.ParallelFor(static_cast<int64_t>(chunks.size()), [&](int64_t i) {
     Chunk& chunk = chunks[static_cast<size_t>(i)];
-    const WeightValues &a = *chunk.comparison->a->values, &b = *chunk.comparison->b->values;
-    std::vector<double> block_a(WeightValues::kMaxRead), block_b(WeightValues::kMaxRead);
-    for (int64_t done = 0; done < chunk.count; done += WeightValues::kMaxRead) {
-      const int64_t count = std::min(WeightValues::kMaxRead, chunk.count - done);
-      a.Read(chunk.first + done, count, block_a.data());
-      b.Read(chunk.first + done, count, block_b.data());
+    const WeightTensor &a = *chunk.comparison->a->weight, &b = *chunk.comparison->b->weight;
+    std::vector<double> block_a(WeightTensor::kMaxPiece), block_b(WeightTensor::kMaxPiece);
+    for (int64_t done = 0; done < chunk.count; done += WeightTensor::kMaxPiece) {
+      const int64_t count = std::min(WeightTensor::kMaxPiece, chunk.count - done);
+      a.ReadNumbers(chunk.first + done, count, block_a.data());
+      b.ReadNumbers(chunk.first + done, count, block_b.data());
       chunk.sums.Add(block_a.data(), block_b.data(), count, chunk.first + done);
     }
     a.ReleasePages(chunk.first, chunk.count);

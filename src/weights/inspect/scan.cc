@@ -60,22 +60,22 @@ int64_t TotalBytes(const std::vector<Chunk>& chunks) {
 
 // The statistics of the values that lie in this chunk of stored bytes.
 ValueStatistics Measure(const Chunk& chunk, const InspectedTensor& tensor) {
-  const WeightValues& values = *tensor.values;
+  const WeightTensor& weight = *tensor.weight;
   // Chunks end between groups of packed values, so the shares are whole numbers. In 128 bits: the product of
   // a hostile size might not fit.
   const auto first_value = [&](size_t byte) {
-    return static_cast<int64_t>(static_cast<__int128>(byte) * values.count() / tensor.bytes());
+    return static_cast<int64_t>(static_cast<__int128>(byte) * weight.NumberCount() / tensor.bytes());
   };
   const int64_t begin = first_value(chunk.number * kChunkBytes);
   const int64_t end = first_value(chunk.number * kChunkBytes + chunk.bytes.size());
   ValueStatistics statistics;
-  std::vector<double> block(WeightValues::kMaxRead);
-  for (int64_t at = begin; at < end; at += WeightValues::kMaxRead) {
-    const int64_t count = std::min(WeightValues::kMaxRead, end - at);
-    values.Read(at, count, block.data());
+  std::vector<double> block(WeightTensor::kMaxPiece);
+  for (int64_t at = begin; at < end; at += WeightTensor::kMaxPiece) {
+    const int64_t count = std::min(WeightTensor::kMaxPiece, end - at);
+    weight.ReadNumbers(at, count, block.data());
     statistics.Add(block.data(), count);
   }
-  values.ReleasePages(begin, end - begin);
+  weight.ReleasePages(begin, end - begin);
   return statistics;
 }
 
@@ -136,14 +136,14 @@ void ScanTensors(std::vector<InspectedComponent>& components, const ScanContext&
     const InspectedTensor& tensor = components[chunk.component].tensors[chunk.tensor];
     Result& result = results[static_cast<size_t>(i)];
     result.checksum = ChecksumOf(chunk.bytes.data(), chunk.bytes.size());
-    if (tensor.values) result.statistics = Measure(chunk, tensor);
+    if (tensor.has_numbers()) result.statistics = Measure(chunk, tensor);
     ReleasePages(chunk.bytes);
     progress.Done(static_cast<int64_t>(chunk.bytes.size()));
   });
   ThrowIfDamaged(components);
   for (InspectedComponent& component : components) {
     for (InspectedTensor& tensor : component.tensors) {
-      if (tensor.values) tensor.statistics = ValueStatistics();
+      if (tensor.has_numbers()) tensor.statistics = ValueStatistics();
     }
   }
   // Merged in order, so that the figures do not depend on the threads.

@@ -1,13 +1,17 @@
-#include "weights/foreign_names.h"
-
+// What other tools call the tensors of Qwen-Image, brought to diffusers' names (for the text encoder:
+// transformers' names, with everything at `model.language_model.` and `model.visual.`).
+//
+// Known: diffusers; ComfyUI's single files and checkpoints (prefixes, the VAE's original names); mflux and
+// what mlx-community publishes; mlx-rs (`.inner.`); llama.cpp's text encoders and mmproj files. A name that
+// needs no change stays as it is.
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <charconv>
-#include <iterator>
 #include <optional>
-#include <span>
+
+#include "families/checkpoint_prefixes.h"
+#include "families/qwen_image/vocabulary.h"
 
 namespace qwen_image {
 namespace {
@@ -48,29 +52,29 @@ std::optional<Indexed> SplitIndex(std::string_view name, std::string_view begin)
   return found;
 }
 
-// In checkpoints that hold a whole model.
-constexpr Replacement kTransformerPrefixes[] = {
-    {"model.diffusion_model.", ""}, {"diffusion_model.", ""}, {"transformer.", ""}};
-constexpr Replacement kVaePrefixes[] = {{"first_stage_model.", ""}, {"vae.", ""}};
-constexpr Replacement kTextEncoderPrefixes[] = {{"text_encoders.qwen25_7b.transformer.", ""},
-                                                {"text_encoders.qwen25_7b.", ""}};
-
-bool StartsWithAny(std::string_view name, std::span<const Replacement> prefixes) {
+bool StartsWithAny(std::string_view name, std::span<const std::string_view> prefixes) {
   return std::any_of(prefixes.begin(), prefixes.end(),
-                     [&](const Replacement& prefix) { return name.starts_with(prefix.from); });
+                     [&](std::string_view prefix) { return name.starts_with(prefix); });
+}
+
+std::string RemovePrefix(std::string name, std::span<const std::string_view> prefixes) {
+  for (const std::string_view prefix : prefixes) {
+    if (name.starts_with(prefix)) return name.substr(prefix.size());
+  }
+  return name;
 }
 
 bool BelongsToAnother(Component component, std::string_view name) {
-  const bool checkpoint_transformer = StartsWithAny(name, std::span(kTransformerPrefixes).first(2));
-  const bool checkpoint_vae = StartsWithAny(name, kVaePrefixes);
-  const bool checkpoint_text = name.starts_with("text_encoders.");
+  const bool transformer = StartsWithAny(name, kCheckpointTransformer);
+  const bool vae = StartsWithAny(name, kCheckpointVae);
+  const bool text = StartsWithAny(name, kCheckpointTextEncoder);
   switch (component) {
     case Component::kTransformer:
-      return checkpoint_vae || checkpoint_text;
+      return vae || text;
     case Component::kVae:
-      return checkpoint_transformer || checkpoint_text;
+      return transformer || text;
     default:
-      return checkpoint_transformer || checkpoint_vae;
+      return transformer || vae;
   }
 }
 
@@ -85,7 +89,9 @@ std::string TransformerName(std::string name) {
       {".txt_ff.mlp_out.", ".txt_mlp.net.2."},
       {"time_text_embed.linear_", "time_text_embed.timestep_embedder.linear_"},
   };
-  return ReplaceParts(ReplacePrefix(std::move(name), kTransformerPrefixes), kParts);
+  constexpr std::string_view kPrefixes[] = {kCheckpointTransformer[0], kCheckpointTransformer[1],
+                                            kTransformerPrefix};
+  return ReplaceParts(RemovePrefix(std::move(name), kPrefixes), kParts);
 }
 
 // llama.cpp's names of the language model.
@@ -137,7 +143,9 @@ std::optional<std::string> MmprojName(std::string_view name) {
 }
 
 std::string TextEncoderName(std::string name) {
-  name = ReplacePrefix(std::move(name), kTextEncoderPrefixes);
+  constexpr std::string_view kCheckpoint[] = {"text_encoders.qwen25_7b.transformer.",
+                                              "text_encoders.qwen25_7b."};
+  name = RemovePrefix(std::move(name), kCheckpoint);
   if (auto found = LlamaCppName(name)) return *found;
   if (name.starts_with("model.language_model.") || name.starts_with("model.visual.")) return name;
   constexpr Replacement kPrefixes[] = {
@@ -173,10 +181,38 @@ constexpr Replacement kOriginalBlock[] = {{".residual.0.", ".norm1."},
                                           {".residual.6.", ".conv2."},
                                           {".shortcut.", ".conv_shortcut."}};
 
-constexpr int64_t kBlocksOfLevel = 2;  // num_res_blocks of every published VAE of this family
+// How many residual blocks a level of the VAE's encoder has (num_res_blocks); the decoder's has one more.
+constexpr int64_t kPublishedResBlocks = 2;
+
+// Lists of the original names and of mflux, as far as the names of a file tell. A list of the decoder is the
+// residual blocks of the first level, then its upsampler, then the next level.
+int64_t ResBlocksOfNames(std::span<const std::string_view> stored_names) {
+  int64_t first_upsampler = -1, most_of_mflux = 0;
+  for (const std::string_view stored : stored_names) {
+    const std::string name = RemovePrefix(std::string(stored), kCheckpointVae);
+    const auto up = SplitIndex(name, "decoder.upsamples.");
+    if (up && (up->rest.starts_with(".resample.") || up->rest.starts_with(".time_conv.")) &&
+        (first_upsampler < 0 || up->index < first_upsampler)) {
+      first_upsampler = up->index;
+    }
+    if (const auto down = SplitIndex(name, "encoder.down_blocks.")) {
+      const auto resnet = SplitIndex(down->rest, ".resnets.");
+      if (resnet) most_of_mflux = std::max(most_of_mflux, resnet->index + 1);
+    }
+  }
+  if (first_upsampler > 1) return first_upsampler - 1;
+  return most_of_mflux > 0 ? most_of_mflux : kPublishedResBlocks;
+}
+
+int64_t ResBlocks(std::span<const std::string_view> stored_names, const Json& config) {
+  const auto found = config.is_object() ? config.find("num_res_blocks") : config.end();
+  const bool told = config.is_object() && found != config.end() && found->is_number_unsigned() &&
+                    *found >= 1 && *found <= 64;
+  return told ? found->get<int64_t>() : ResBlocksOfNames(stored_names);
+}
 
 // The names that the VAE was published with before diffusers; ComfyUI's file keeps them.
-std::string OriginalVaeName(std::string name) {
+std::string OriginalVaeName(std::string name, int64_t res_blocks) {
   constexpr Replacement kPrefixes[] = {
       {"conv1.", "quant_conv."},
       {"conv2.", "post_quant_conv."},
@@ -196,9 +232,9 @@ std::string OriginalVaeName(std::string name) {
   };
   // A level of the decoder is one resnet more than the encoder's, then its upsampler, in one long list.
   if (const auto up = SplitIndex(name, "decoder.upsamples.")) {
-    constexpr int64_t kPerLevel = kBlocksOfLevel + 2;
-    const int64_t level = up->index / kPerLevel, place = up->index % kPerLevel;
-    name = place == kPerLevel - 1 ? fmt::format("decoder.up_blocks.{}.upsamplers.0{}", level, up->rest)
+    const int64_t per_level = res_blocks + 2;
+    const int64_t level = up->index / per_level, place = up->index % per_level;
+    name = place == per_level - 1 ? fmt::format("decoder.up_blocks.{}.upsamplers.0{}", level, up->rest)
                                   : fmt::format("decoder.up_blocks.{}.resnets.{}{}", level, place, up->rest);
   } else {
     name = ReplacePrefix(std::move(name), kPrefixes);
@@ -207,7 +243,7 @@ std::string OriginalVaeName(std::string name) {
 }
 
 // mflux puts convolutions into modules of their own, calls every gamma a weight and counts levels.
-std::string MfluxVaeName(std::string name) {
+std::string MfluxVaeName(std::string name, int64_t res_blocks) {
   constexpr Replacement kParts[] = {{".conv3d.", "."},
                                     {".skip_conv.", ".conv_shortcut."},
                                     {".resample_conv.", ".resample.1."},
@@ -221,19 +257,17 @@ std::string MfluxVaeName(std::string name) {
   }
   const auto down = SplitIndex(name, "encoder.down_blocks.");
   if (!down) return name;
-  constexpr int64_t kPerLevel = kBlocksOfLevel + 1;
+  const int64_t per_level = res_blocks + 1;
   if (const auto resnet = SplitIndex(down->rest, ".resnets.")) {
-    return fmt::format("encoder.down_blocks.{}{}", down->index * kPerLevel + resnet->index, resnet->rest);
+    return fmt::format("encoder.down_blocks.{}{}", down->index * per_level + resnet->index, resnet->rest);
   }
   if (const auto sampler = SplitIndex(down->rest, ".downsamplers.")) {
-    return fmt::format("encoder.down_blocks.{}{}", down->index * kPerLevel + kBlocksOfLevel, sampler->rest);
+    return fmt::format("encoder.down_blocks.{}{}", down->index * per_level + res_blocks, sampler->rest);
   }
   return name;
 }
 
-}  // namespace
-
-std::string DiffusersName(Component component, std::string_view stored_name) {
+std::string DiffusersName(Component component, std::string_view stored_name, int64_t res_blocks) {
   if (BelongsToAnother(component, stored_name)) return "";
   constexpr Replacement kInner[] = {{".inner.", "."}};  // mlx-rs
   std::string name = ReplaceParts(std::string(stored_name), kInner);
@@ -245,8 +279,18 @@ std::string DiffusersName(Component component, std::string_view stored_name) {
     case Component::kVisionEncoder:
       return VisionEncoderName(std::move(name));
     default:
-      return MfluxVaeName(OriginalVaeName(ReplacePrefix(std::move(name), kVaePrefixes)));
+      name = OriginalVaeName(RemovePrefix(std::move(name), kCheckpointVae), res_blocks);
+      return MfluxVaeName(std::move(name), res_blocks);
   }
+}
+
+}  // namespace
+
+Renamer QwenImageRenamer(Component component, std::span<const std::string_view> stored_names,
+                         const Json& config) {
+  const int64_t res_blocks =
+      component == Component::kVae ? ResBlocks(stored_names, config) : kPublishedResBlocks;
+  return [=](std::string_view stored_name) { return DiffusersName(component, stored_name, res_blocks); };
 }
 
 }  // namespace qwen_image

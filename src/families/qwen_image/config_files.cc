@@ -1,4 +1,4 @@
-#include "pipeline/config_files.h"
+#include "families/qwen_image/config_files.h"
 
 namespace qwen_image {
 namespace {

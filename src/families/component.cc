@@ -1,4 +1,4 @@
-#include "weights/component.h"
+#include "families/component.h"
 
 #include "core/fail.h"
 #include "files/text.h"

@@ -1,4 +1,4 @@
-// The parts of a model that hold weights.
+// The parts of a model that hold weights. Models of every family are made of these.
 #pragma once
 
 #include <string_view>
