@@ -119,12 +119,16 @@ Json WeightDiffJson(const WeightDiff& diff, double tolerance) {
                           {"tensors", std::move(tensors)},
                           {"roles", std::move(roles)}});
   }
+  Json configs = Json::array();
+  for (const ConfigDifference& config : diff.configs)
+    configs.push_back({{"file", config.file}, {"difference", config.text}});
   return {{"a", diff.path_a.string()},
           {"b", diff.path_b.string()},
           {"equal", diff.Equal(tolerance)},
           {"tolerance", tolerance},
           {"components_only_in_a", diff.components_only_in_a},
           {"components_only_in_b", diff.components_only_in_b},
+          {"configs", std::move(configs)},
           {"broken", ToJson(diff.broken)},
           {"components", std::move(components)}};
 }

@@ -195,6 +195,19 @@ void CompareValues(const std::vector<Comparison>& comparisons, const ScanContext
   for (const auto& [comparison, sum] : sums) sum.WriteTo(*comparison->result);
 }
 
+// Two models, or two components: what they say of themselves. Of a component that is compared with a whole
+// model only its own config counts.
+std::vector<ConfigDifference> DiffConfigsOf(const std::vector<Pair>& pairs, const WeightDiff& diff) {
+  const auto is_component = [](const InspectedComponent& component, const std::filesystem::path& given) {
+    return component.path.lexically_normal() == given.lexically_normal();
+  };
+  const auto of_one_kind = [&](const Pair& pair) {
+    return is_component(*pair.a, diff.path_a) == is_component(*pair.b, diff.path_b);
+  };
+  if (std::all_of(pairs.begin(), pairs.end(), of_one_kind)) return DiffConfigs(diff.path_a, diff.path_b);
+  return DiffConfigs(pairs[0].a->path, pairs[0].b->path);
+}
+
 // What could not be compared and NaN come first.
 double SortKey(const TensorDifference& d) {
   const bool worst = !d.problem.empty() || std::isnan(d.nmse);
@@ -235,6 +248,7 @@ std::vector<RoleDifference> ComponentDiff::Roles() const {
 }
 
 bool WeightDiff::Equal(double tolerance) const {
+  if (tolerance == 0 && !configs.empty()) return false;
   if (!components_only_in_a.empty() || !components_only_in_b.empty() || !broken.empty()) return false;
   return std::all_of(components.begin(), components.end(), [&](const ComponentDiff& component) {
     return component.only_in_a.empty() && component.only_in_b.empty() &&
@@ -250,6 +264,7 @@ WeightDiff DiffWeights(const std::filesystem::path& path_a, const std::filesyste
   Components a = OpenForInspection(path_a, filters), b = OpenForInspection(path_b, filters);
   const std::vector<Pair> pairs = PairComponents(a, b, diff);
   diff.components.resize(pairs.size());
+  if (filters.empty()) diff.configs = DiffConfigsOf(pairs, diff);
   std::vector<Comparison> comparisons;
   for (size_t i = 0; i < pairs.size(); ++i) {
     diff.components[i].name_a = pairs[i].a->name;

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "weights/inspect/config_diff.h"
 #include "weights/inspect/inspected.h"
 #include "weights/inspect/scan.h"
 
@@ -49,10 +50,11 @@ struct WeightDiff {
   std::filesystem::path path_a, path_b;
   std::vector<ComponentDiff> components;
   std::vector<std::string> components_only_in_a, components_only_in_b;
+  std::vector<ConfigDifference> configs;
   std::vector<Finding> broken;  // findings of this severity in either: what is compared is not whole
 
   // The same names and shapes, and every relative error within the tolerance. With a tolerance of 0 the types
-  // must agree too.
+  // and the config files must agree too.
   bool Equal(double tolerance) const;
 };
 

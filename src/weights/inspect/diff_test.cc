@@ -153,5 +153,34 @@ TEST(DiffModels, APartAgainstAWholeModel) {
   EXPECT_TRUE(part.Equal(0));
 }
 
+TEST(DiffFolders, ConfigsThatDifferAreListed) {
+  const TempFolder a, b;
+  for (const TempFolder* folder : {&a, &b}) {
+    folder->Write("model_index.json", R"({"vae": ["diffusers", "X"], "scheduler": ["diffusers", "Y"]})");
+    folder->Write("vae/model.safetensors", WeightsBytes(GoodBlocks(2)));
+  }
+  a.Write("vae/config.json", R"({"z_dim": 16, "num_res_blocks": 2})");
+  b.Write("vae/config.json", R"({ "num_res_blocks": 2, "z_dim": 16 })");
+  EXPECT_TRUE(Diff(a.path(), b.path()).Equal(0));
+  EXPECT_THAT(Diff(a.path(), b.path()).configs, IsEmpty());
+
+  b.Write("vae/config.json", R"({"z_dim": 16, "num_res_blocks": 3, "extra": 1})");
+  a.Write("scheduler/scheduler_config.json", R"({"shift": 1})");
+  const WeightDiff diff = Diff(a.path(), b.path());
+  EXPECT_FALSE(diff.Equal(0));
+  EXPECT_TRUE(diff.Equal(0.1)) << "a tolerance is for other types, which configs tell of";
+  ASSERT_THAT(diff.configs, SizeIs(2));
+  EXPECT_EQ(diff.configs[0].file, "scheduler/scheduler_config.json");
+  EXPECT_EQ(diff.configs[0].text, "only in A");
+  EXPECT_EQ(diff.configs[1].file, "vae/config.json");
+  EXPECT_EQ(diff.configs[1].text, "extra, num_res_blocks");
+
+  const WeightDiff part = Diff(a.path() / "vae", b.path());  // a component and a model
+  ASSERT_THAT(part.configs, SizeIs(1));
+  EXPECT_EQ(part.configs[0].file, "config.json");
+  b.Write("vae/config.json", "{");
+  EXPECT_THAT(Diff(a.path() / "vae", b.path() / "vae").configs.at(0).text, HasSubstr("config.json"));
+}
+
 }  // namespace
 }  // namespace qwen_image
