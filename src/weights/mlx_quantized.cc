@@ -42,10 +42,7 @@ std::vector<MlxQuantization> PossibleMlxQuantizations(const Shape& packed, const
 MlxQuantizedTensor::MlxQuantizedTensor(std::string_view name, const StoredTensor& weight,
                                        const StoredTensor& scales, const StoredTensor& biases,
                                        MlxQuantization quantization)
-    : weight_(&weight),
-      scales_(&scales),
-      biases_(&biases),
-      quantization_(quantization),
+    : quantization_(quantization),
       groups_{.bits = quantization.bits,
               .group_size = quantization.group_size,
               .packed = weight.bytes.data(),
@@ -69,16 +66,6 @@ MlxQuantizedTensor::MlxQuantizedTensor(std::string_view name, const StoredTensor
   }
   shape_.back() = scales.shape.back() * quantization.group_size;
   group_count_ = ElementCount(scales.shape);
-}
-
-void MlxQuantizedTensor::ReleasePages(int64_t first_group, int64_t groups) const {
-  const auto release = [&](const StoredTensor& entry, size_t group_bytes) {
-    qwen_image::ReleasePages(entry.bytes.subspan(static_cast<size_t>(first_group) * group_bytes,
-                                                 static_cast<size_t>(groups) * group_bytes));
-  };
-  release(*weight_, groups_.group_bytes());
-  release(*scales_, SizeOf(groups_.scales_dtype));
-  release(*biases_, SizeOf(groups_.biases_dtype));
 }
 
 std::optional<MlxQuantization> LikelyMlxQuantization(std::string_view name, const StoredTensor& weight,

@@ -5,6 +5,7 @@
 
 #include "core/fail.h"
 #include "files/text.h"
+#include "kernels/block_coding.h"
 
 namespace qwen_image {
 namespace {
@@ -44,7 +45,7 @@ WeightTensor::WeightTensor(StoredIn values) : values_(values), shape_(values.ten
   } else if (stored.dtype == DType::kI8) {
     problem_ = {TensorProblem::Kind::kNoWeights, "has type I8 without a scale"};
   } else {
-    coding_ = std::make_shared<WeightCoding>(WeightCoding{.blocks = &format, .scales = {}, .groups = {}});
+    coding_ = MakeBlockCoding(format);
   }
 }
 
@@ -56,8 +57,8 @@ WeightTensor::WeightTensor(StoredIn values, StoredIn scale)
                 fmt::format("has type {} and a scale, which this version does not read", format.name)};
     return;
   }
-  WeightCoding coding{.blocks = &format, .scales = ReadScales(*scale.tensor), .groups = {}};
-  const auto count = static_cast<int64_t>(coding.scales.size());
+  std::vector<float> scales = ReadScales(*scale.tensor);
+  const auto count = static_cast<int64_t>(scales.size());
   const bool a_row_each = count == rows() && WithoutOnes(scale.tensor->shape).size() <= 1;
   if (count != 1 && !a_row_each) {
     const bool blockwise = scale.tensor->shape.size() == 2 && count > 1;
@@ -68,7 +69,7 @@ WeightTensor::WeightTensor(StoredIn values, StoredIn scale)
                             blockwise ? " (one for each block is not read by this version)" : "")};
     return;
   }
-  coding_ = std::make_shared<WeightCoding>(std::move(coding));
+  coding_ = MakeBlockCoding(format, std::move(scales));
 }
 
 WeightTensor::WeightTensor(StoredIn packed, StoredIn scales, StoredIn biases,
@@ -92,8 +93,7 @@ void WeightTensor::UseMlx(MlxQuantization quantization) {
   const MlxQuantizedTensor checked("", *values_.tensor, *parts_[0].tensor, *parts_[1].tensor, quantization);
   chosen_ = quantization;
   shape_ = checked.shape();
-  coding_ = std::make_shared<WeightCoding>(
-      WeightCoding{.blocks = nullptr, .scales = {}, .groups = checked.groups()});
+  coding_ = MakeMlxCoding(checked.groups());
 }
 
 std::string WeightTensor::Format() const {
@@ -110,7 +110,7 @@ int64_t WeightTensor::bytes() const {
 }
 
 bool WeightTensor::quantized() const {
-  return !possible_.empty() || (coding_ && coding_->blocks && values_.tensor->dtype != DType::kF64);
+  return !possible_.empty() || (coding_ && values_.tensor->dtype != DType::kF64);
 }
 
 int64_t WeightTensor::rows() const { return shape_.size() < 2 ? 1 : shape_[0]; }
@@ -182,7 +182,7 @@ std::vector<float> WeightTensor::Values() const {
   const int64_t count = ElementCount(shape_);
   std::vector<float> values(static_cast<size_t>(count));
   if (values.empty()) return values;
-  if (channels_last_ || (coding_ && coding_->scales.size() > 1)) {
+  if (channels_last_ || (coding_ && coding_->scales_rows())) {
     ReadRows(0, rows(), values.data());
   } else {  // in one go: a block may hold several rows of a small tensor
     WeightMatrix flat = Matrix();
@@ -211,7 +211,7 @@ void WeightTensor::ReadNumbers(int64_t first, int64_t count, double* to) const {
   }
   std::array<float, kMaxPiece> values;
   WeightMatrix matrix = Matrix();
-  if (!coding_ || coding_->scales.size() < 2) {  // in one go: a block may hold several rows of a small tensor
+  if (!coding_ || !coding_->scales_rows()) {  // in one go: a block may hold several rows of a small tensor
     matrix.cols *= matrix.rows;
     matrix.rows = 1;
   }
