@@ -26,6 +26,7 @@
 #include "hwy/targets.h"
 #include "kernels/int8/matmul.h"
 #include "kernels/kernels.h"
+#include "kernels/mlx_groups.h"
 #include "peak.h"
 
 namespace qwen_image {
@@ -115,13 +116,12 @@ void BM_Int8MatMul(benchmark::State& state, int64_t rows, int64_t depth, int64_t
   std::vector<std::byte> packed(static_cast<size_t>(cols * depth * bits / 8));
   for (std::byte& b : packed) b = static_cast<std::byte>(random());
   const Tensor scales = Random({cols * depth / kGroup}), biases = Random({cols * depth / kGroup});
-  auto coding = std::make_shared<WeightCoding>();
-  coding->groups = {.bits = bits,
-                    .group_size = kGroup,
-                    .packed = packed.data(),
-                    .scales = reinterpret_cast<const std::byte*>(scales.data()),
-                    .biases = reinterpret_cast<const std::byte*>(biases.data())};
-  const WeightMatrix w{nullptr, DType::kF32, cols, depth, coding};
+  const auto coding = MakeMlxCoding({.bits = bits,
+                                     .group_size = kGroup,
+                                     .packed = packed.data(),
+                                     .scales = reinterpret_cast<const std::byte*>(scales.data()),
+                                     .biases = reinterpret_cast<const std::byte*>(biases.data())});
+  const WeightMatrix w{packed.data(), DType::kF32, cols, depth, coding};
   Tensor y({rows, cols});
   Int8Activations quantized;
   const double bytes = static_cast<double>(packed.size());

@@ -10,7 +10,7 @@
 #include "core/tensor.h"
 #include "core/threads.h"
 #include "families/qwen_image/vae.h"
-#include "weights/weight_store.h"
+#include "weights/store.h"
 
 namespace qwen_image {
 namespace {

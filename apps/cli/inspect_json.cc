@@ -32,7 +32,7 @@ Json ToJson(const InspectedTensor& tensor) {
   Json json = {{"name", tensor.name},
                {"file", tensor.file->path().filename().string()},
                {"shape", tensor.shape},
-               {"dtype", tensor.stored->dtype},
+               {"dtype", NameOf(tensor.stored->dtype)},
                {"format", tensor.format},
                {"bytes", tensor.bytes()},
                {"parameters", tensor.parameters()}};
@@ -41,7 +41,7 @@ Json ToJson(const InspectedTensor& tensor) {
     json["stored_shape"] = tensor.stored->shape;
     json["parts"] = tensor.parts;
     json["possible_quantizations"] = Json::array();
-    for (const MlxQuantization& q : tensor.possible) {
+    for (const MlxQuantization& q : tensor.weight->possible()) {
       json["possible_quantizations"].push_back({{"bits", q.bits}, {"group_size", q.group_size}});
     }
   }
@@ -119,12 +119,16 @@ Json WeightDiffJson(const WeightDiff& diff, double tolerance) {
                           {"tensors", std::move(tensors)},
                           {"roles", std::move(roles)}});
   }
+  Json configs = Json::array();
+  for (const ConfigDifference& config : diff.configs)
+    configs.push_back({{"file", config.file}, {"difference", config.text}});
   return {{"a", diff.path_a.string()},
           {"b", diff.path_b.string()},
           {"equal", diff.Equal(tolerance)},
           {"tolerance", tolerance},
           {"components_only_in_a", diff.components_only_in_a},
           {"components_only_in_b", diff.components_only_in_b},
+          {"configs", std::move(configs)},
           {"broken", ToJson(diff.broken)},
           {"components", std::move(components)}};
 }

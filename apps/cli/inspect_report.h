@@ -6,8 +6,8 @@
 
 #include "files/json.h"
 #include "text_style.h"
+#include "weights/inspect/diff.h"
 #include "weights/inspect/inspected.h"
-#include "weights/inspect/weight_diff.h"
 
 namespace qwen_image {
 

@@ -6,7 +6,7 @@
 #include "files/text.h"
 #include "inspect_report.h"
 #include "text_table.h"
-#include "weights/inspect/weight_names.h"
+#include "weights/names.h"
 
 namespace qwen_image {
 namespace {
@@ -132,6 +132,8 @@ std::string WeightDiffText(const WeightDiff& diff, const InspectReportOptions& o
     text += fmt::format("{}  only in A\n", Printable(name));
   for (const std::string& name : diff.components_only_in_b)
     text += fmt::format("{}  only in B\n", Printable(name));
+  for (const ConfigDifference& config : diff.configs)
+    text += fmt::format("{}  differs: {}\n", config.file, config.text);
   text += FindingsText(diff.broken, options);
   if (!diff.Equal(options.tolerance)) {
     const char* hint =

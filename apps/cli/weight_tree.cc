@@ -7,7 +7,7 @@
 #include <map>
 
 #include "files/text.h"
-#include "weights/inspect/weight_names.h"
+#include "weights/names.h"
 
 namespace qwen_image {
 namespace {

@@ -1,10 +1,14 @@
-// How files encode numbers: an encoding is a row of blocks, each a fixed number of bytes that hold a fixed
-// number of values. Plain types are blocks of one value; ggml's quantized types share scales within a block.
+// The table of all element types that files may hold: what each format calls them, how large they are, how
+// they are decoded. A type is a row of blocks, each a fixed number of bytes that hold a fixed number of
+// values. Plain types are blocks of one value; ggml's quantized types share scales within a block.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <string_view>
+
+#include "core/dtype.h"
 
 namespace qwen_image {
 
@@ -30,15 +34,28 @@ struct IntegerBlocks {
 };
 
 struct BlockFormat {
-  std::string_view name;  // as files spell it: "F32", "F8_E4M3", "Q4_K", …
+  DType dtype;
+  std::string_view name;  // as safetensors and GGUF spell it: "F32", "F8_E4M3", "Q4_K", …
   int64_t values;         // of a block; a row is whole blocks
-  int64_t bytes;          // of a block
-  // Decodes `count` blocks, which may be unaligned, to count · values floats.
-  void (*decode)(const std::byte* blocks, int64_t count, float* to);
+  int64_t bytes;          // of a block; 0: ggml gave the type up, and files with it are to be made anew
+  // Decodes `count` blocks, which may be unaligned, to count · values floats. Null: no weights of this type
+  // are computed with.
+  void (*decode)(const std::byte* blocks, int64_t count, float* to) = nullptr;
   IntegerBlocks integers = {};
+  int ggml = -1;              // GGUF's number of it; -1: GGUF has none
+  std::string_view npy = {};  // in a .npy header: "<f4"; empty: NumPy has none
+  std::string_view numpy =
+      {};                    // what NumPy calls it: "float32"; and "bfloat16"; empty: it cannot be compared
+  bool safetensors = false;  // whether safetensors files may hold it
 };
 
-// Null for an encoding that is not read here.
-const BlockFormat* FindBlockFormat(std::string_view name);
+const BlockFormat& FormatOf(DType dtype);  // not for kGivenUp, which stands for several
+
+// All four return null if there is none.
+const BlockFormat* FindBlockFormat(std::string_view name);  // among those that are decoded
+const BlockFormat* FindSafetensorsType(std::string_view dtype);
+const BlockFormat* FindNpyType(std::string_view descr);
+// More types are known than are decoded: the layout of a file cannot be checked without their sizes.
+const BlockFormat* FindGgmlType(uint32_t number);
 
 }  // namespace qwen_image

@@ -56,6 +56,31 @@ TEST(BlockFormat, TableOfSizes) {
   }
 }
 
+TEST(BlockFormat, EveryTypeStandsAtItsPlace) {
+  for (int i = 0; i < static_cast<int>(DType::kGivenUp); ++i) {
+    const auto dtype = static_cast<DType>(i);
+    const BlockFormat& type = FormatOf(dtype);
+    EXPECT_EQ(type.dtype, dtype) << type.name;
+    EXPECT_EQ(NameOf(dtype), type.name);
+    EXPECT_EQ(static_cast<int64_t>(SizeOf(dtype)), type.bytes) << type.name;
+    EXPECT_EQ(IsPlain(dtype), type.values == 1) << type.name;
+    EXPECT_EQ(FindSafetensorsType(type.name), IsPlain(dtype) ? &type : nullptr) << type.name;
+    if (!type.npy.empty()) EXPECT_EQ(FindNpyType(type.npy), &type);
+  }
+}
+
+TEST(BlockFormat, GgmlNumbersHaveNoGap) {
+  for (uint32_t number = 0; number <= 41; ++number) {
+    const BlockFormat* type = FindGgmlType(number);
+    ASSERT_NE(type, nullptr) << number;
+    EXPECT_EQ(type->ggml, static_cast<int>(number));
+    EXPECT_EQ(type->dtype == DType::kGivenUp, type->bytes == 0) << type->name;
+  }
+  EXPECT_EQ(FindGgmlType(42), nullptr);
+  EXPECT_EQ(FindGgmlType(~0u), nullptr);
+  EXPECT_EQ(FindNpyType(""), nullptr);
+}
+
 TEST(BlockFormat, OthersAreNotRead) {
   for (const char* name : {"", "q4_k", "Q4_K_M", "IQ2_XXS", "MXFP4", "I32", "F8_E8M0"}) {
     EXPECT_EQ(FindBlockFormat(name), nullptr) << name;

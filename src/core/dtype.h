@@ -1,4 +1,5 @@
-// Element types of weights and tensors, and their conversion to float.
+// Element types of weights and tensors, and their conversion. What files call each of them stands in the
+// table of core/block_format.h.
 #pragma once
 
 #include <bit>
@@ -8,13 +9,60 @@
 
 namespace qwen_image {
 
-enum class DType : uint8_t { kF32, kF16, kBF16, kI64, kU8 };
+// Every type that is known. Weights are computed with those that their BlockFormat decodes.
+enum class DType : uint8_t {
+  kF32,
+  kF16,
+  kBF16,  // the three that kernels read as they are
+  kF64,
+  kF8E4M3,
+  kF8E5M2,  // the last of the floating-point types
+  kI64,
+  kI32,
+  kI16,
+  kI8,
+  kU64,
+  kU32,
+  kU16,
+  kU8,
+  kBool,  // the last of the plain types, of one value each
+  kQ8_0,
+  kQ4_0,
+  kQ4_1,
+  kQ5_0,
+  kQ5_1,
+  kQ2_K,
+  kQ3_K,
+  kQ4_K,
+  kQ5_K,
+  kQ6_K,
+  kIQ4_NL,
+  kIQ4_XS,  // the last of ggml's blocks that are decoded; of the following only the sizes are known
+  kQ8_1,
+  kQ8_K,
+  kIQ2_XXS,
+  kIQ2_XS,
+  kIQ3_XXS,
+  kIQ1_S,
+  kIQ3_S,
+  kIQ2_S,
+  kIQ1_M,
+  kTQ1_0,
+  kTQ2_0,
+  kMXFP4,
+  kNVFP4,
+  kQ1_0,
+  kGivenUp,  // types that ggml once had
+};
 
-size_t SizeOf(DType dtype);
-std::string_view NameOf(DType dtype);  // as safetensors spells it: "F32", "BF16", …
-inline bool IsFloat(DType dtype) {
-  return dtype == DType::kF32 || dtype == DType::kF16 || dtype == DType::kBF16;
-}
+size_t SizeOf(DType dtype);            // of one plain value, or of a block
+std::string_view NameOf(DType dtype);  // as safetensors and GGUF files spell it: "F32", "Q4_K", …
+
+// Whether a kernel reads such numbers as they are: F32, F16, BF16.
+inline bool IsComputeType(DType dtype) { return dtype <= DType::kBF16; }
+inline bool IsFloatingPoint(DType dtype) { return dtype <= DType::kF8E5M2; }
+inline bool IsPlain(DType dtype) { return dtype <= DType::kBool; }
+inline bool IsFp8(DType dtype) { return dtype == DType::kF8E4M3 || dtype == DType::kF8E5M2; }
 
 inline float FloatFromBf16(uint16_t bits) { return std::bit_cast<float>(static_cast<uint32_t>(bits) << 16); }
 
@@ -63,5 +111,14 @@ inline uint16_t F16FromFloat(float value) {
 void ConvertToFloat(const void* from, DType dtype, int64_t count, float* to);
 // The other way, rounded.
 void ConvertFromFloat(const float* from, DType dtype, int64_t count, void* to);
+
+// Converts `count` values of any plain type, which may be unaligned, to double, float or int64_t (this one
+// from integers only). Integers beyond what `To` holds exactly are rounded.
+template <typename To>
+void ConvertElements(DType dtype, const std::byte* from, int64_t count, To* to);
+
+extern template void ConvertElements(DType, const std::byte*, int64_t, double*);
+extern template void ConvertElements(DType, const std::byte*, int64_t, float*);
+extern template void ConvertElements(DType, const std::byte*, int64_t, int64_t*);
 
 }  // namespace qwen_image

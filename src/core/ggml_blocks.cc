@@ -343,20 +343,25 @@ constexpr PackedIntegers kPacked<Q4K> = {.bits = 4, .offset = offsetof(Q4K, q), 
 
 // A size that is not the file format's would be padding of the struct.
 template <typename Block, size_t bytes>
-constexpr BlockFormat Format(std::string_view name) {
+constexpr BlockFormat Format(DType dtype, std::string_view name, int ggml) {
   static_assert(sizeof(Block) == bytes);
-  return {name,
+  return {dtype,
+          name,
           Block::kValues,
           bytes,
           DecodeBlocks<Block>,
-          {Block::kGroup, Block::kBits, UnpackBlocks<Block>, kPacked<Block>, ReadScales<Block>}};
+          {Block::kGroup, Block::kBits, UnpackBlocks<Block>, kPacked<Block>, ReadScales<Block>},
+          ggml};
 }
 
+// In the order of DType.
 constexpr BlockFormat kFormats[] = {
-    Format<Q8_0, 34>("Q8_0"), Format<Q4_0, 18>("Q4_0"),    Format<Q4_1, 20>("Q4_1"),
-    Format<Q5_0, 22>("Q5_0"), Format<Q5_1, 24>("Q5_1"),    Format<Q2K, 84>("Q2_K"),
-    Format<Q3K, 110>("Q3_K"), Format<Q4K, 144>("Q4_K"),    Format<Q5K, 176>("Q5_K"),
-    Format<Q6K, 210>("Q6_K"), Format<Iq4Nl, 18>("IQ4_NL"), Format<Iq4Xs, 136>("IQ4_XS"),
+    Format<Q8_0, 34>(DType::kQ8_0, "Q8_0", 8),       Format<Q4_0, 18>(DType::kQ4_0, "Q4_0", 2),
+    Format<Q4_1, 20>(DType::kQ4_1, "Q4_1", 3),       Format<Q5_0, 22>(DType::kQ5_0, "Q5_0", 6),
+    Format<Q5_1, 24>(DType::kQ5_1, "Q5_1", 7),       Format<Q2K, 84>(DType::kQ2_K, "Q2_K", 10),
+    Format<Q3K, 110>(DType::kQ3_K, "Q3_K", 11),      Format<Q4K, 144>(DType::kQ4_K, "Q4_K", 12),
+    Format<Q5K, 176>(DType::kQ5_K, "Q5_K", 13),      Format<Q6K, 210>(DType::kQ6_K, "Q6_K", 14),
+    Format<Iq4Nl, 18>(DType::kIQ4_NL, "IQ4_NL", 20), Format<Iq4Xs, 136>(DType::kIQ4_XS, "IQ4_XS", 23),
 };
 
 }  // namespace

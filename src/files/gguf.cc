@@ -6,8 +6,8 @@
 #include <tuple>
 #include <utility>
 
+#include "core/block_format.h"
 #include "core/fail.h"
-#include "files/ggml_type.h"
 #include "files/text.h"
 
 namespace qwen_image {
@@ -31,7 +31,7 @@ struct Header {
 // A tensor as the file announces it.
 struct TensorInfo {
   std::string name;
-  const GgmlType* type = nullptr;
+  const BlockFormat* type = nullptr;
   Shape shape;
   uint64_t bytes = 0;
   uint64_t offset = 0;  // from the start of the data
@@ -84,9 +84,9 @@ uint64_t ReadAlignment(GgufType type, GgufCursor& cursor) {
   return alignment;
 }
 
-const GgmlType* ReadTensorType(const std::string& name, GgufCursor& cursor) {
+const BlockFormat* ReadTensorType(const std::string& name, GgufCursor& cursor) {
   const auto number = cursor.Read<uint32_t>();
-  const GgmlType* type = FindGgmlType(number);
+  const BlockFormat* type = FindGgmlType(number);
   if (!type) {
     cursor.Refuse("tensor {}: unknown type {}; the file may be damaged or newer than this program",
                   Quoted(name), number);
@@ -196,8 +196,7 @@ GgufFile::GgufFile(const std::filesystem::path& path) : WeightFile(path) {
   const uint64_t data_bytes = bytes.size() - std::min<uint64_t>(bytes.size(), data_begin);
   for (const TensorInfo& info : infos) {
     CheckOffset(info, alignment, data_bytes, cursor);
-    StoredTensor tensor{std::string(info.type->name), info.shape,
-                        bytes.subspan(data_begin + info.offset, info.bytes)};
+    StoredTensor tensor{info.type->dtype, info.shape, bytes.subspan(data_begin + info.offset, info.bytes)};
     RestoreShape(info.name, tensor);
     if (!tensors_.emplace(info.name, std::move(tensor)).second) {
       cursor.Refuse("tensor {} occurs twice; the file may be damaged", Quoted(info.name));

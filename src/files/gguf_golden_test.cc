@@ -11,7 +11,6 @@
 #include <vector>
 
 #include "core/block_format.h"
-#include "files/ggml_type.h"
 #include "files/gguf.h"
 #include "files/safetensors.h"
 #include "files/testing.h"
@@ -33,8 +32,8 @@ TEST(GgufGolden, EveryFormatHasTheBitsOfTheReference) {
     ASSERT_TRUE(file.tensors().contains(name)) << name;
     const StoredTensor& stored = file.tensors().at(name);
     EXPECT_EQ(stored.shape, values.shape) << name;
-    const BlockFormat* format = FindBlockFormat(stored.dtype);
-    ASSERT_NE(format, nullptr) << stored.dtype;
+    const BlockFormat* format = FindBlockFormat(NameOf(stored.dtype));
+    ASSERT_NE(format, nullptr) << NameOf(stored.dtype);
     const int64_t blocks = ElementCount(stored.shape) / format->values;
     ASSERT_EQ(stored.bytes.size(), static_cast<size_t>(blocks * format->bytes)) << name;
     std::vector<float> decoded(values.bytes.size() / sizeof(float));
@@ -51,13 +50,10 @@ TEST(GgufGolden, EveryFormatHasTheBitsOfTheReference) {
 TEST(GgufGolden, EveryDecodedFormatIsCovered) {
   const GgufFile file(kGoldens / "all_types.gguf");
   const SafetensorsFile expected(kGoldens / "all_types.safetensors");
-  for (uint32_t number = 0; const GgmlType* type = FindGgmlType(number); ++number) {
-    const BlockFormat* format = FindBlockFormat(type->name);
-    if (!format) continue;
-    EXPECT_EQ(format->values, type->values) << type->name;
-    EXPECT_EQ(format->bytes, type->bytes) << type->name;
+  for (uint32_t number = 0; const BlockFormat* type = FindGgmlType(number); ++number) {
+    if (!type->decode) continue;
     EXPECT_TRUE(std::any_of(file.tensors().begin(), file.tensors().end(), [&](const auto& tensor) {
-      return tensor.second.dtype == type->name && expected.tensors().contains(tensor.first);
+      return tensor.second.dtype == type->dtype && expected.tensors().contains(tensor.first);
     })) << type->name;
   }
 }
@@ -67,8 +63,8 @@ TEST(GgufGolden, TypesThatAreNotDecodedAreListed) {
   int unread = 0;
   for (const auto& [name, tensor] : file.tensors()) {
     if (!name.starts_with("unread.")) continue;
-    EXPECT_EQ("unread." + tensor.dtype, name);
-    EXPECT_EQ(FindBlockFormat(tensor.dtype), nullptr) << name;
+    EXPECT_EQ("unread." + std::string(NameOf(tensor.dtype)), name);
+    EXPECT_EQ(FindBlockFormat(NameOf(tensor.dtype)), nullptr) << name;
     ++unread;
   }
   EXPECT_EQ(unread, 16);

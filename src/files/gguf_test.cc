@@ -59,10 +59,10 @@ TEST(Gguf, ReadsTensorsAndMetadata) {
   EXPECT_THAT(*file.StringArray("words"), ElementsAre("a", "bc"));
   ASSERT_EQ(file.tensors().size(), 2u);
   const StoredTensor &a = file.tensors().at("a"), &b = file.tensors().at("b");
-  EXPECT_EQ(a.dtype, "F32");
+  EXPECT_EQ(a.dtype, DType::kF32);
   EXPECT_THAT(a.shape, ElementsAre(3, 2));
   EXPECT_EQ(std::string(reinterpret_cast<const char*>(a.bytes.data()), a.bytes.size()), std::string(24, 'a'));
-  EXPECT_EQ(b.dtype, "Q8_0");
+  EXPECT_EQ(b.dtype, DType::kQ8_0);
   EXPECT_THAT(b.shape, ElementsAre(16, 2));
   EXPECT_EQ(std::string(reinterpret_cast<const char*>(b.bytes.data()), b.bytes.size()), std::string(34, 'b'));
 }

@@ -39,12 +39,12 @@ void WriteArray(const std::filesystem::path& path, const void* data, size_t elem
 
 NpyArray ParseNpy(std::span<const std::byte> bytes, std::string_view where) {
   const NpyHeader header = ParseNpyHeader(bytes, bytes.size(), where);
-  NpyArray array{header.shape, std::string(header.type.npy), {}};
+  NpyArray array{header.shape, std::string(header.type->npy), {}};
   const auto read = [&](auto& values) {
     values.resize(static_cast<size_t>(header.count));
-    ConvertElements(header.type.element, bytes.data() + header.data_begin, header.count, values.data());
+    ConvertElements(header.type->dtype, bytes.data() + header.data_begin, header.count, values.data());
   };
-  if (header.type.is_float()) {
+  if (IsFloatingPoint(header.type->dtype)) {
     read(array.values.emplace<std::vector<float>>());
   } else {
     read(array.values.emplace<std::vector<int64_t>>());
@@ -62,12 +62,12 @@ NpyArray ReadNpy(const std::filesystem::path& path) {
 Tensor ReadNpyFloat(const std::filesystem::path& path) {
   const MappedFile file(path);
   const NpyHeader header = ParseNpyHeader(file.bytes(), file.bytes().size(), path.string());
-  if (!header.type.is_float()) {
+  if (!IsFloatingPoint(header.type->dtype)) {
     Fail(ErrorKind::kBadInput, "{} holds elements of type {}; floats are expected", path.string(),
-         header.type.npy);
+         header.type->npy);
   }
   Tensor tensor(header.shape);
-  ConvertElements(header.type.element, file.bytes().data() + header.data_begin, header.count, tensor.data());
+  ConvertElements(header.type->dtype, file.bytes().data() + header.data_begin, header.count, tensor.data());
   file.ThrowIfDamaged();
   return tensor;
 }

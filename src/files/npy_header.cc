@@ -130,8 +130,8 @@ class HeaderParser {
   size_t at_ = 0;
 };
 
-ElementType FindType(const std::string& descr, std::string_view where) {
-  if (const ElementType* type = ElementTypeOfNpy(descr)) return *type;
+const BlockFormat* FindType(const std::string& descr, std::string_view where) {
+  if (const BlockFormat* type = FindNpyType(descr)) return type;
   std::string_view hint;
   if (descr.find('O') != descr.npos) hint = " (Python objects are never read: they can run code)";
   if (descr.ends_with("V2")) hint = " (bfloat16? save it with .astype(numpy.float32))";
@@ -175,7 +175,7 @@ NpyHeader ParseNpyHeader(std::span<const std::byte> start, uint64_t file_bytes, 
   NpyHeader header{.shape = *parser.shape, .type = FindType(*parser.descr, where)};
   // Checked for the product of the other dimensions too when one is 0, so that no part of the shape can wrap
   // later.
-  int64_t size = static_cast<int64_t>(header.type.size);
+  int64_t size = header.type->bytes;
   bool empty = false;
   int64_t long_dimensions = 0;
   for (const int64_t dimension : header.shape) {
@@ -187,7 +187,7 @@ NpyHeader ParseNpyHeader(std::span<const std::byte> start, uint64_t file_bytes, 
     if (dimension > 1) ++long_dimensions;
   }
   if (empty) size = 0;
-  header.count = size / static_cast<int64_t>(header.type.size);
+  header.count = size / header.type->bytes;
   // With at most one dimension longer than 1 both orders are the same.
   if (*parser.fortran_order && !empty && long_dimensions > 1) {
     Fail(ErrorKind::kBadInput, "{}: Fortran order is not supported; save it with numpy.ascontiguousarray()",
@@ -198,7 +198,7 @@ NpyHeader ParseNpyHeader(std::span<const std::byte> start, uint64_t file_bytes, 
   const uint64_t present = file_bytes - header.data_begin;
   if (present != static_cast<uint64_t>(size)) {
     Fail(ErrorKind::kBadInput, "{}: {} bytes of data found, but shape {} of {} needs {}{}", where, present,
-         ToString(header.shape), header.type.npy, size,
+         ToString(header.shape), header.type->npy, size,
          present < static_cast<uint64_t>(size) ? "; the file may be incomplete" : "");
   }
   return header;

@@ -6,8 +6,8 @@
 #include <span>
 #include <string_view>
 
+#include "core/block_format.h"
 #include "core/tensor.h"
-#include "files/element_type.h"
 
 namespace qwen_image {
 
@@ -17,9 +17,9 @@ constexpr size_t kMaxNpyHeaderBytes = 65536 + 12;
 
 struct NpyHeader {
   Shape shape;
-  ElementType type;
-  int64_t count = 0;      // elements
-  size_t data_begin = 0;  // where the elements start in the file; they fill the rest of it
+  const BlockFormat* type = nullptr;  // a plain one
+  int64_t count = 0;                  // elements
+  size_t data_begin = 0;              // where the elements start in the file; they fill the rest of it
 };
 
 // `start`: the first bytes of a file of `file_bytes`: all of them, or at least kMaxNpyHeaderBytes. `where`

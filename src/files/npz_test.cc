@@ -63,8 +63,8 @@ class Npz : public testing::Test {
     return MessageOf(ErrorKind::kBadInput, [&] {
       const NpzFile file(folder_.path() / "x.npz");
       for (size_t i = 0; i < file.members().size(); ++i) {
-        std::vector<std::byte> all(static_cast<size_t>(file.members()[i].header.count) *
-                                   file.members()[i].header.type.size);
+        std::vector<std::byte> all(
+            static_cast<size_t>(file.members()[i].header.count * file.members()[i].header.type->bytes));
         file.Read(i, 0, all);
       }
     });
@@ -164,8 +164,8 @@ TEST_F(Npz, NoDamageCrashes) {
     try {
       const NpzFile file(folder_.path() / "x.npz");
       for (size_t i = 0; i < file.members().size(); ++i) {
-        std::vector<std::byte> all(static_cast<size_t>(file.members()[i].header.count) *
-                                   file.members()[i].header.type.size);
+        std::vector<std::byte> all(
+            static_cast<size_t>(file.members()[i].header.count * file.members()[i].header.type->bytes));
         file.Read(i, 0, all);
       }
     } catch (const Error& error) {

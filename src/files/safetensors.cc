@@ -2,13 +2,13 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <iterator>
 #include <limits>
 #include <string_view>
 #include <tuple>
 #include <utility>
 #include <vector>
 
+#include "core/block_format.h"
 #include "core/fail.h"
 #include "files/json.h"
 #include "files/text.h"
@@ -19,14 +19,6 @@ namespace {
 constexpr uint64_t kLengthBytes = 8;
 constexpr uint64_t kMaxHeaderBytes = 100'000'000;  // the limit of the official library
 constexpr size_t kMaxDimensions = 32;              // torch and numpy stop there or not far above
-
-struct DtypeSize {
-  std::string_view name;
-  int64_t bytes;
-};
-constexpr DtypeSize kDtypeSizes[] = {{"BOOL", 1}, {"U8", 1},  {"I8", 1},  {"F8_E4M3", 1}, {"F8_E5M2", 1},
-                                     {"I16", 2},  {"U16", 2}, {"F16", 2}, {"BF16", 2},    {"I32", 4},
-                                     {"U32", 4},  {"F32", 4}, {"F64", 8}, {"I64", 8},     {"U64", 8}};
 
 std::string_view AsText(std::span<const std::byte> bytes) {
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
@@ -81,13 +73,13 @@ class HeaderReader {
     const Json& dtype = Member(name, value, "dtype");
     if (!dtype.is_string())
       Refuse("tensor {}: dtype is {}, a string is expected", Quoted(name), dtype.type_name());
-    entry.dtype = dtype.get<std::string>();
+    entry.dtype = ReadType(name, dtype.get_ref<const std::string&>());
     entry.shape = ReadShape(name, Member(name, value, "shape"));
     const int64_t expected = ByteCount(name, entry);
     const auto [begin, end] = ReadOffsets(name, Member(name, value, "data_offsets"));
     if (end - begin != static_cast<uint64_t>(expected)) {
       Refuse("tensor {}: its data_offsets span {} bytes, but shape {} of {} needs {}", Quoted(name),
-             end - begin, ToString(entry.shape), entry.dtype, expected);
+             end - begin, ToString(entry.shape), NameOf(entry.dtype), expected);
     }
     entry.bytes = data_.subspan(begin, end - begin);
     spans_.push_back({begin, end, name});
@@ -133,6 +125,12 @@ class HeaderReader {
     return *found;
   }
 
+  DType ReadType(const std::string& name, const std::string& dtype) const {
+    if (const BlockFormat* type = FindSafetensorsType(dtype)) return type->dtype;
+    Refuse("tensor {}: unknown dtype {}; the file may be damaged or newer than this program", Quoted(name),
+           Quoted(dtype));
+  }
+
   Shape ReadShape(const std::string& name, const Json& value) const {
     if (!value.is_array())
       Refuse("tensor {}: shape is {}, an array is expected", Quoted(name), value.type_name());
@@ -152,11 +150,7 @@ class HeaderReader {
   }
 
   int64_t ByteCount(const std::string& name, const StoredTensor& entry) const {
-    int64_t count = SafetensorsDtypeBytes(entry.dtype);
-    if (count == 0) {
-      Refuse("tensor {}: unknown dtype {}; the file may be damaged or newer than this program", Quoted(name),
-             Quoted(entry.dtype));
-    }
+    auto count = static_cast<int64_t>(SizeOf(entry.dtype));
     bool empty = false;
     // The product of all other dimensions must fit even if one is 0, so that no part of the shape can wrap
     // later.
@@ -165,7 +159,7 @@ class HeaderReader {
         empty = true;
       } else if (__builtin_mul_overflow(count, dimension, &count)) {
         Refuse("tensor {}: shape {} of {} is larger than any memory", Quoted(name), ToString(entry.shape),
-               entry.dtype);
+               NameOf(entry.dtype));
       }
     }
     return empty ? 0 : count;
@@ -228,19 +222,6 @@ SafetensorsFile::SafetensorsFile(const std::filesystem::path& path) : WeightFile
   }
   reader.CheckCoverage();
   file_.ThrowIfDamaged();
-}
-
-int64_t SafetensorsDtypeBytes(std::string_view dtype) {
-  const auto* known = std::find_if(std::begin(kDtypeSizes), std::end(kDtypeSizes),
-                                   [&](const DtypeSize& size) { return size.name == dtype; });
-  return known == std::end(kDtypeSizes) ? 0 : known->bytes;
-}
-
-std::optional<DType> ComputeDType(std::string_view name) {
-  for (const DType dtype : {DType::kF32, DType::kF16, DType::kBF16}) {
-    if (name == NameOf(dtype)) return dtype;
-  }
-  return std::nullopt;
 }
 
 }  // namespace qwen_image

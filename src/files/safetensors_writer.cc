@@ -1,8 +1,8 @@
 #include "files/safetensors_writer.h"
 
+#include "core/block_format.h"
 #include "core/fail.h"
 #include "files/json.h"
-#include "files/safetensors.h"
 #include "files/text.h"
 
 namespace qwen_image {
@@ -26,7 +26,8 @@ std::string Header(std::span<const PlannedTensor> tensors, const SafetensorsWrit
            Quoted(tensor.name));
     }
     const int64_t end = begin + tensor.bytes();
-    const Json entry = {{"dtype", tensor.dtype}, {"shape", tensor.shape}, {"data_offsets", {begin, end}}};
+    const Json entry = {
+        {"dtype", NameOf(tensor.dtype)}, {"shape", tensor.shape}, {"data_offsets", {begin, end}}};
     if (!header.emplace(tensor.name, entry).second) {
       Fail(ErrorKind::kBadInput, "two tensors would be written under the name {}", Quoted(tensor.name));
     }
@@ -42,9 +43,9 @@ std::string Header(std::span<const PlannedTensor> tensors, const SafetensorsWrit
 }  // namespace
 
 int64_t PlannedTensor::bytes() const {
-  const int64_t element = SafetensorsDtypeBytes(dtype);
-  if (element == 0) Fail(ErrorKind::kInternal, "tensor {} is planned as {}", Quoted(name), dtype);
-  return element * ElementCount(shape);
+  const BlockFormat& type = FormatOf(dtype);
+  if (!type.safetensors) Fail(ErrorKind::kInternal, "tensor {} is planned as {}", Quoted(name), type.name);
+  return type.bytes * ElementCount(shape);
 }
 
 SafetensorsWriter::SafetensorsWriter(const std::filesystem::path& path,

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "core/dtype.h"
 #include "core/tensor.h"
 #include "files/output_file.h"
 
@@ -17,7 +18,7 @@ namespace qwen_image {
 
 struct PlannedTensor {
   std::string name;
-  std::string dtype;  // as safetensors spells it
+  DType dtype = DType::kF32;  // one that safetensors has
   Shape shape;
 
   int64_t bytes() const;

@@ -20,8 +20,10 @@ std::span<const std::byte> Bytes(std::string_view text) {
   return std::as_bytes(std::span(text.data(), text.size()));
 }
 
-const std::vector<PlannedTensor> kPlan = {
-    {"z.weight", "F32", {2, 1}}, {"a.weight", "U8", {3}}, {"none", "BF16", {0, 5}}, {"scalar", "BF16", {}}};
+const std::vector<PlannedTensor> kPlan = {{"z.weight", DType::kF32, {2, 1}},
+                                          {"a.weight", DType::kU8, {3}},
+                                          {"none", DType::kBF16, {0, 5}},
+                                          {"scalar", DType::kBF16, {}}};
 constexpr std::string_view kValues = "aaaabbbbcccdd";
 
 TEST(SafetensorsWriter, WritesWhatTheReaderReads) {
@@ -52,7 +54,7 @@ TEST(SafetensorsWriter, ValuesBeginAtAMultipleOfEight) {
   for (size_t length = 1; length <= 16; ++length) {
     const TempFolder folder;
     const fs::path path = folder.path() / "x.safetensors";
-    const std::vector<PlannedTensor> plan = {{std::string(length, 'n'), "U8", {1}}};
+    const std::vector<PlannedTensor> plan = {{std::string(length, 'n'), DType::kU8, {1}}};
     SafetensorsWriter writer(path, plan, {});
     writer.Append(Bytes("x"));
     writer.Finish();
@@ -78,8 +80,8 @@ TEST(SafetensorsWriter, RefusesWhatWasNotPlanned) {
   const auto refused = [&](const std::vector<PlannedTensor>& plan) {
     return MessageOf(ErrorKind::kBadInput, [&] { SafetensorsWriter(path, plan, {}); });
   };
-  EXPECT_THAT(refused({{"a", "U8", {1}}, {"a", "U8", {1}}}), HasSubstr("two tensors"));
-  EXPECT_THAT(refused({{"a\xff", "U8", {1}}}), HasSubstr("a\\xff\" is not UTF-8"));
+  EXPECT_THAT(refused({{"a", DType::kU8, {1}}, {"a", DType::kU8, {1}}}), HasSubstr("two tensors"));
+  EXPECT_THAT(refused({{"a\xff", DType::kU8, {1}}}), HasSubstr("a\\xff\" is not UTF-8"));
   EXPECT_EQ(folder.FileCount(), 1u);  // the unfinished one
 }
 

@@ -8,14 +8,15 @@
 #include <span>
 #include <string>
 
+#include "core/dtype.h"
 #include "core/tensor.h"
 #include "files/mmap.h"
 
 namespace qwen_image {
 
 struct StoredTensor {
-  std::string dtype;  // as the file spells it ("BF16", "Q4_K"); may be one this program does not compute with
-  Shape shape;        // torch's order
+  DType dtype = DType::kF32;         // may be one that this program does not compute with
+  Shape shape;                       // torch's order
   std::span<const std::byte> bytes;  // in the mapped file
 };
 

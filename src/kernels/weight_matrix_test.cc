@@ -2,8 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include "kernels/block_coding.h"
 #include "kernels/kernels.h"
 #include "kernels/kernels_testing.h"
+#include "kernels/mlx_groups.h"
 
 namespace qwen_image {
 namespace {
@@ -47,11 +49,9 @@ TEST(EncodedWeights, BlocksMultiplyLikeTheirValues) {
       const auto bytes = RandomBytes(static_cast<size_t>(rows * blocks * format->bytes) + 1);
       for (const int64_t tokens : {1, 7, 200}) {
         // One byte off any alignment.
-        ExpectSameProduct(tokens, {.data = bytes.data() + 1,
-                                   .rows = rows,
-                                   .cols = cols,
-                                   .coding = std::make_shared<WeightCoding>(
-                                       WeightCoding{.blocks = format, .scales = {}, .groups = {}})});
+        ExpectSameProduct(
+            tokens,
+            {.data = bytes.data() + 1, .rows = rows, .cols = cols, .coding = MakeBlockCoding(*format)});
       }
     }
   }
@@ -72,11 +72,8 @@ TEST(EncodedWeights, GroupsMultiplyLikeTheirValues) {
                           .biases = biases.data() + 1,
                           .scales_dtype = DType::kF16,
                           .biases_dtype = DType::kF16};
-      ExpectSameProduct(7, {.data = mlx.packed,
-                            .rows = rows,
-                            .cols = groups * group_size,
-                            .coding = std::make_shared<WeightCoding>(
-                                WeightCoding{.blocks = nullptr, .scales = {}, .groups = mlx})});
+      ExpectSameProduct(
+          7, {.data = mlx.packed, .rows = rows, .cols = groups * group_size, .coding = MakeMlxCoding(mlx)});
     }
   }
 }
@@ -86,8 +83,7 @@ TEST(EncodedWeights, ScalesAreForAllOrForEachRow) {
   WeightMatrix w{.data = values, .rows = 2, .cols = 2};
   std::vector<float> row(2);
   const auto use = [&](std::vector<float> scales) {
-    w.coding = std::make_shared<WeightCoding>(
-        WeightCoding{.blocks = FindBlockFormat("I8"), .scales = std::move(scales), .groups = {}});
+    w.coding = MakeBlockCoding(*FindBlockFormat("I8"), std::move(scales));
     DecodeRow(w, 1, 0, 2, row.data());
   };
   use({0.5f});

@@ -6,6 +6,7 @@
 #include <cstring>
 #include <numbers>
 
+#include "kernels/mlx_groups.h"
 #include "mlx/weight_forms.h"
 
 namespace qwen_image::on_mlx {
@@ -54,23 +55,13 @@ Packed AsInFile(const MlxGroups& groups, int64_t rows, int64_t cols) {
 
 // Blocks of another tool whose values are scale · q + bias: the same values in MLX's form.
 Packed Regrouped(const WeightMatrix& w, int bits, int group) {
-  const WeightCoding& coding = *w.coding;
-  const BlockFormat& format = *coding.blocks;
-  const IntegerBlocks& integers = format.integers;
-  const int64_t blocks = w.cols / format.values, groups = w.cols / group;
+  const int64_t units = w.cols / w.coding->unit(), groups = w.cols / group;
   std::vector<uint8_t> q(static_cast<size_t>(w.cols));
   std::vector<uint8_t> packed(static_cast<size_t>(w.rows * w.cols * bits / 8));
   Tensor scales({w.rows, groups}), biases({w.rows, groups});
   for (int64_t row = 0; row < w.rows; ++row) {
-    integers.unpack(static_cast<const std::byte*>(w.data) + row * blocks * format.bytes, blocks, q.data(),
-                    scales.row(row), biases.row(row));
-    const float factor = coding.scales.empty()       ? 1.0f
-                         : coding.scales.size() == 1 ? coding.scales[0]
-                                                     : coding.scales[static_cast<size_t>(row)];
-    for (int64_t i = 0; i < groups; ++i) {
-      scales.row(row)[i] *= factor;
-      biases.row(row)[i] *= factor;
-    }
+    w.coding->Unpack(w.Units(row * units), row, row * units, units, q.data(), scales.row(row),
+                     biases.row(row));
     uint8_t* to = packed.data() + row * w.cols * bits / 8;
     for (int64_t i = 0; i < w.cols; ++i) {
       const uint8_t value = q[static_cast<size_t>(i)];
@@ -89,7 +80,7 @@ std::optional<Packed> PackedOf(const WeightMatrix& w) {
   const MlxForm form = MlxFormOf(w);
   if (form.bits == 0) return {};
   return form.kind == MlxForm::Kind::kRegrouped ? Regrouped(w, form.bits, form.group_size)
-                                                : AsInFile(w.coding->groups, w.rows, w.cols);
+                                                : AsInFile(*w.coding->mlx(), w.rows, w.cols);
 }
 
 array WholeOf(const WeightMatrix& w, mx::Dtype activations) {

@@ -94,11 +94,11 @@ TEST(MlxLinear, GroupsOfEveryWidthSizeAndTypeOfScales) {
         const int64_t groups = kOut * kCols / group;
         const std::vector<std::byte> scales = Stored(Random(groups, 4, 0.01f), dtype);
         const std::vector<std::byte> biases = Stored(Random(groups, 5, 0.05f), dtype);
-        auto coding = std::make_shared<WeightCoding>(*w.matrix.coding);
-        coding->groups.scales = scales.data() + 1;
-        coding->groups.biases = biases.data() + 1;
-        coding->groups.scales_dtype = coding->groups.biases_dtype = dtype;
-        w.matrix.coding = coding;
+        MlxGroups other = *w.matrix.coding->mlx();
+        other.scales = scales.data() + 1;
+        other.biases = biases.data() + 1;
+        other.scales_dtype = other.biases_dtype = dtype;
+        w.matrix.coding = MakeMlxCoding(other);
         ExpectAlike({w.matrix, Random(kOut, 8)});
         EXPECT_EQ(Linear(qwen_image::Linear{w.matrix, {}}).Form(), fmt::format("{}/{}", bits, group))
             << "not as they are";
@@ -111,10 +111,10 @@ TEST(MlxLinear, GroupsOfEveryWidthSizeAndTypeOfScales) {
 TEST(MlxLinear, GroupsWhoseScalesAndBiasesDifferInType) {
   Weights w = MlxWeights(kOut, 128, 4, 64);
   const std::vector<std::byte> scales = Stored(Random(kOut * 2, 4, 0.01f), DType::kBF16);
-  auto coding = std::make_shared<WeightCoding>(*w.matrix.coding);
-  coding->groups.scales = scales.data() + 1;
-  coding->groups.scales_dtype = DType::kBF16;
-  w.matrix.coding = coding;
+  MlxGroups other = *w.matrix.coding->mlx();
+  other.scales = scales.data() + 1;
+  other.scales_dtype = DType::kBF16;
+  w.matrix.coding = MakeMlxCoding(other);
   ExpectAlike({w.matrix, {}});
 }
 

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "core/dtype.h"
+#include "kernels/mlx_groups.h"
 
 namespace qwen_image {
 namespace {
@@ -12,23 +13,11 @@ using Kind = MlxForm::Kind;
 int64_t BytesOf(DType dtype) { return static_cast<int64_t>(SizeOf(dtype)); }
 
 std::string FormatOf(const WeightMatrix& w) {
-  if (!w.coding) return std::string(NameOf(w.dtype));
-  const MlxGroups& groups = w.coding->groups;
-  return groups.bits > 0 ? fmt::format("MLX {}-bit", groups.bits) : std::string(w.coding->blocks->name);
+  return w.coding ? w.coding->Name() : std::string(NameOf(w.dtype));
 }
 
 int64_t GroupBytes(const WeightMatrix& w, int bits, int group_size, int64_t bytes_per_group) {
   return w.rows * w.cols / 8 * bits + w.rows * (w.cols / group_size) * bytes_per_group;
-}
-
-int64_t BytesInFile(const WeightMatrix& w) {
-  if (!w.coding) return w.rows * w.cols * BytesOf(w.dtype);
-  const MlxGroups& groups = w.coding->groups;
-  if (groups.bits > 0)
-    return GroupBytes(w, groups.bits, groups.group_size,
-                      BytesOf(groups.scales_dtype) + BytesOf(groups.biases_dtype));
-  const BlockFormat& blocks = *w.coding->blocks;
-  return w.rows * (w.cols / blocks.values) * blocks.bytes;
 }
 
 int64_t BytesOnDevice(const WeightMatrix& w, const MlxForm& form, int64_t decoded_size) {
@@ -40,7 +29,7 @@ int64_t BytesOnDevice(const WeightMatrix& w, const MlxForm& form, int64_t decode
     case Kind::kDecoded:
       return w.rows * w.cols * decoded_size;
   }
-  return BytesInFile(w);
+  return w.bytes();
 }
 
 std::string Described(const MlxWeightUse::Share& share, const char* what) {
@@ -58,11 +47,10 @@ std::string Described(const MlxWeightUse::Share& share, const char* what) {
 
 MlxForm MlxFormOf(const WeightMatrix& w) {
   if (!w.coding) return {};
-  const MlxGroups& groups = w.coding->groups;
-  if (groups.bits > 0) return {Kind::kAsInFile, groups.bits, groups.group_size};
+  if (const MlxGroups* groups = w.coding->mlx()) return {Kind::kAsInFile, groups->bits, groups->group_size};
   // MLX has groups of 32, 64 and 128 values. Widths between 4 and 8 bits become 8, whose bytes need no
   // packing across words.
-  const IntegerBlocks& integers = w.coding->blocks->integers;
+  const IntegerForm& integers = w.coding->integers();
   if (integers.group != 32 && integers.group != 64 && integers.group != 128) return {Kind::kDecoded};
   if (w.cols % integers.group != 0) return {Kind::kDecoded};
   return {Kind::kRegrouped, integers.bits <= 4 ? 4 : 8, integers.group};
@@ -78,7 +66,7 @@ MlxWeightUse UseOfWeights(std::span<const Linear* const> layers) {
     const DType decoded = layer->precision == Precision::kFast ? DType::kBF16 : DType::kF32;
     ++share.matrices;
     ++share.formats[FormatOf(layer->weight)];
-    share.file_bytes += BytesInFile(layer->weight);
+    share.file_bytes += layer->weight.bytes();
     share.device_bytes += BytesOnDevice(layer->weight, form, BytesOf(decoded));
   }
   return use;

@@ -8,7 +8,7 @@
 #include "kernels/int8/weights.h"
 #include "kernels/weight_matrix.h"
 #include "qwen_image/qwen_image.h"
-#include "weights/weight_store.h"
+#include "weights/store.h"
 
 namespace qwen_image {
 

@@ -24,9 +24,9 @@ class NpyTensors : public TensorFile {
     if (!file_) file_.emplace(path_);
     if (file_->bytes().size() != file_bytes_)
       Fail(ErrorKind::kBadInput, "{} changed its size while it was read", path_.string());
-    const ElementType& type = members_[0].type;
-    const size_t offset = data_begin_ + static_cast<size_t>(begin) * type.size;
-    ConvertElements(type.element, file_->bytes().data() + offset, count, out);
+    const BlockFormat& type = *members_[0].type;
+    const size_t offset = data_begin_ + static_cast<size_t>(begin * type.bytes);
+    ConvertElements(type.dtype, file_->bytes().data() + offset, count, out);
     file_->ThrowIfDamaged();
   }
 
@@ -48,10 +48,10 @@ class NpzTensors : public TensorFile {
   }
 
   void Read(size_t member, int64_t begin, int64_t count, double* out) override {
-    const ElementType& type = members_[member].type;
-    buffer_.resize(static_cast<size_t>(count) * type.size);
-    file_.Read(member, static_cast<uint64_t>(begin) * type.size, buffer_);
-    ConvertElements(type.element, buffer_.data(), count, out);
+    const BlockFormat& type = *members_[member].type;
+    buffer_.resize(static_cast<size_t>(count * type.bytes));
+    file_.Read(member, static_cast<uint64_t>(begin * type.bytes), buffer_);
+    ConvertElements(type.dtype, buffer_.data(), count, out);
   }
 
   void Release() override {
@@ -68,19 +68,19 @@ class SafetensorsTensors : public TensorFile {
  public:
   explicit SafetensorsTensors(const std::filesystem::path& path) : file_(path) {
     for (const auto& [name, entry] : file_.tensors()) {
-      const ElementType* type = ElementTypeOfSafetensors(entry.dtype);
-      if (!type) {
+      const BlockFormat& type = FormatOf(entry.dtype);
+      if (type.numpy.empty()) {
         Fail(ErrorKind::kBadInput, "{}: tensor {} has elements of type {}, which cannot be compared",
-             path.string(), Quoted(name), entry.dtype);
+             path.string(), Quoted(name), type.name);
       }
-      members_.push_back({name, entry.shape, *type, static_cast<int64_t>(entry.bytes.size() / type->size)});
+      members_.push_back({name, entry.shape, &type, static_cast<int64_t>(entry.bytes.size()) / type.bytes});
       data_.push_back(entry.bytes.data());
     }
   }
 
   void Read(size_t member, int64_t begin, int64_t count, double* out) override {
-    const ElementType& type = members_[member].type;
-    ConvertElements(type.element, data_[member] + static_cast<size_t>(begin) * type.size, count, out);
+    const BlockFormat& type = *members_[member].type;
+    ConvertElements(type.dtype, data_[member] + static_cast<size_t>(begin * type.bytes), count, out);
     file_.file().ThrowIfDamaged();
   }
 

@@ -9,8 +9,8 @@
 #include <unordered_map>
 #include <vector>
 
+#include "core/block_format.h"
 #include "core/tensor.h"
-#include "files/element_type.h"
 
 namespace qwen_image {
 
@@ -19,7 +19,7 @@ class TensorFile {
   struct Member {
     std::string name;  // empty for the only tensor of a .npy file
     Shape shape;
-    ElementType type;
+    const BlockFormat* type = nullptr;  // a plain one that NumPy has a name for
     int64_t count = 0;
   };
 

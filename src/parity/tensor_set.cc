@@ -65,9 +65,9 @@ void TensorSet::Impl::Add(const std::string& name, TensorFile& file, size_t memb
   tensors.push_back({.name = name,
                      .own_name = name,
                      .shape = m.shape,
-                     .dtype = std::string(m.type.name),
+                     .dtype = std::string(m.type->numpy),
                      .count = m.count,
-                     .is_float = m.type.is_float()});
+                     .is_float = IsFloatingPoint(m.type->dtype)});
   places.push_back({&file, member});
 }
 
@@ -182,7 +182,7 @@ void TensorSet::Read(const TensorInfo& tensor, int64_t begin, int64_t count, dou
   const Impl::Place place = impl.places[impl.index.at(tensor.name)];
   if (begin < 0 || begin > tensor.count || count > tensor.count - begin)
     Fail(ErrorKind::kInternal, "elements beyond the end of {} are asked for", Quoted(tensor.name));
-  const uint64_t bytes = static_cast<uint64_t>(count) * place.file->members()[place.member].type.size;
+  const auto bytes = static_cast<uint64_t>(count * place.file->members()[place.member].type->bytes);
   impl.read_bytes += bytes;
   if (impl.last_read && (impl.last_read != place.file || impl.read_bytes > kReleaseAfter)) {
     impl.last_read->Release();

@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "core/tensor.h"
+#include "families/component.h"
 #include "qwen_image/qwen_image.h"
-#include "weights/component.h"
 
 namespace qwen_image {
 

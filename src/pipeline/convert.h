@@ -10,11 +10,11 @@
 #include <string>
 #include <vector>
 
+#include "families/component.h"
 #include "qwen_image/cancel.h"
 #include "qwen_image/model_files.h"
-#include "weights/component.h"
-#include "weights/convert/conversion_report.h"
 #include "weights/convert/encoding_rules.h"
+#include "weights/convert/report.h"
 
 namespace qwen_image {
 

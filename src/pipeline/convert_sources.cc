@@ -5,9 +5,9 @@
 #include "files/folder.h"
 #include "files/mmap.h"
 #include "files/output_file.h"
-#include "pipeline/config_files.h"
+#include "families/qwen_image/config_files.h"
 #include "weights/convert/working_folder.h"
-#include "weights/weight_files.h"
+#include "weights/files.h"
 
 namespace qwen_image {
 namespace {

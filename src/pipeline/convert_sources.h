@@ -6,12 +6,12 @@
 #include <variant>
 #include <vector>
 
+#include "families/component.h"
 #include "families/qwen_image/text_encoder.h"
 #include "families/qwen_image/transformer.h"
 #include "families/qwen_image/vae.h"
 #include "files/json.h"
-#include "weights/component.h"
-#include "weights/convert/conversion_plan.h"
+#include "weights/convert/plan.h"
 #include "weights/model_parts.h"
 #include "weights/variant.h"
 

@@ -7,7 +7,7 @@
 
 #include "core/fail.h"
 #include "files/testing.h"
-#include "pipeline/config_files.h"
+#include "families/qwen_image/config_files.h"
 #include "pipeline/convert_sources.h"
 #include "qwen_image/qwen_image.h"
 #include "weights/convert/working_folder.h"

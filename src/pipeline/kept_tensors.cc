@@ -15,7 +15,7 @@ namespace qwen_image {
 namespace {
 
 constexpr const char* kChecksum = "checksum";
-constexpr const char* kFloat32 = "F32";
+constexpr DType kFloat32 = DType::kF32;
 constexpr uint64_t kMaxHeader = 1 << 20;  // token ids and settings need some kilobytes
 
 std::span<const std::byte> BytesOf(const Tensor& tensor) {
@@ -93,7 +93,7 @@ KeptTensors ReadKeptTensors(const std::filesystem::path& path, const ExpectedTen
     const auto found = file.tensors().find(name);
     if (found == file.tensors().end() || found->second.dtype != kFloat32 || found->second.shape != shape) {
       Fail(ErrorKind::kBadInput, "{}: there is no tensor {} of {} with the shape {}", path.string(), name,
-           kFloat32, ToString(shape));
+           NameOf(kFloat32), ToString(shape));
     }
     Tensor tensor(shape);
     if (tensor.size() > 0) std::memcpy(tensor.data(), found->second.bytes.data(), found->second.bytes.size());

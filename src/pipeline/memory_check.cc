@@ -4,8 +4,8 @@
 #include <filesystem>
 
 #include "core/fail.h"
+#include "weights/files.h"
 #include "weights/memory.h"
-#include "weights/weight_files.h"
 
 namespace qwen_image {
 namespace {

@@ -14,9 +14,9 @@
 #include "core/fail.h"
 #include "files/testing.h"
 #include "qwen_image/truncation_guard.h"
+#include "weights/binder.h"
 #include "weights/inspect/testing.h"
 #include "weights/nonfinite.h"
-#include "weights/weight_store.h"
 
 namespace qwen_image {
 namespace {

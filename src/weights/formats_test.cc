@@ -7,10 +7,10 @@
 #include <string>
 
 #include "core/fail.h"
+#include "families/qwen_image/vocabulary.h"
 #include "files/json.h"
 #include "files/testing.h"
-#include "weights/foreign_names.h"
-#include "weights/weight_store.h"
+#include "weights/binder.h"
 
 namespace qwen_image {
 namespace {
@@ -65,7 +65,7 @@ TEST_P(ForeignWeights, AreWorthWhatTheirToolReads) {
   WeightBinder binder(store);
   for (const auto& [name, expected] : file.tensors.items()) {
     SCOPED_TRACE(file.path + ": " + name);
-    const std::string here = DiffusersName(component, name);
+    const std::string here = QwenImageRenamer(component, {}, nullptr)(name);
     if (const WeightTensor* tensor = store.Find(here);
         tensor && tensor->problem().find("convrot") != std::string::npos)
       continue;  // refused by name: see ARotatedTensorIsRefused

@@ -5,12 +5,11 @@
 
 #include "core/fail.h"
 #include "files/text.h"
-#include "weights/foreign_names.h"
-#include "weights/inspect/weight_names.h"
+#include "weights/files.h"
 #include "weights/lora_names.h"
+#include "weights/names.h"
 #include "weights/recognize.h"
-#include "weights/weight_files.h"
-#include "weights/weight_store.h"
+#include "weights/store.h"
 
 namespace qwen_image {
 namespace {
@@ -99,7 +98,7 @@ std::optional<LowRankUpdate> LoraSet::MakeUpdate(size_t lora, const std::string&
                                    applied_[lora].scale, layer.factor));
     return std::nullopt;
   }
-  return LowRankUpdate{.down = layer.down.Matrix(), .up = layer.up.Matrix(), .factor = factor};
+  return LowRankUpdate{.down = layer.Down(), .up = layer.Up(), .factor = factor};
 }
 
 void LoraSet::TakeAll(const WeightStore& transformer) {
@@ -181,7 +180,14 @@ std::vector<const WeightFile*> LoraSet::files() const {
 
 int64_t LoraSet::total_bytes() const {
   int64_t total = 0;
-  for (const Lora& lora : loras_) total += static_cast<int64_t>(lora.contents.file->file().bytes().size());
+  for (const Lora& lora : loras_) {
+    total += static_cast<int64_t>(lora.contents.file->file().bytes().size());
+    for (const auto& [module, layer] : lora.contents.layers) {
+      for (const LoraLayer::Scaled& scaled : {layer.scaled_down, layer.scaled_up}) {
+        if (scaled) total += static_cast<int64_t>(scaled->size());
+      }
+    }
+  }
   return total;
 }
 

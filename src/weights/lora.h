@@ -52,7 +52,7 @@ class LoraSet {
   // [rows, in]. The layer was taken before. Every call decodes the down matrices: best for many rows at once.
   void AddTo(const std::string& module, int64_t first_row, int64_t rows, float* values) const;
 
-  int64_t total_bytes() const;  // of all mapped files
+  int64_t total_bytes() const;  // of all mapped files, and of matrices made from them
   void ReleasePages() const;    // see MappedFile
   void ThrowIfDamaged() const;  // see WeightStore
 

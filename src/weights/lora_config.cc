@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "core/fail.h"
+#include "families/checkpoint_prefixes.h"
 #include "files/text.h"
 #include "weights/config_reader.h"
 #include "weights/lora_names.h"
@@ -12,7 +13,7 @@ namespace qwen_image {
 namespace {
 
 constexpr const char* kMetadataKey = "lora_adapter_metadata";
-constexpr std::string_view kComponent = "transformer.";  // diffusers writes "transformer.lora_alpha"
+constexpr std::string_view kComponent = kTransformerPrefix;  // diffusers writes "transformer.lora_alpha"
 
 // PEFT reads a pattern as a regular expression for the end of a name; names of modules are what is met.
 bool Matches(std::string_view pattern, std::string_view module) {

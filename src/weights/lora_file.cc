@@ -6,6 +6,7 @@
 
 #include "core/fail.h"
 #include "files/text.h"
+#include "weights/lora_alpha.h"
 #include "weights/lora_config.h"
 #include "weights/lora_names.h"
 #include "weights/recognize.h"
@@ -22,6 +23,15 @@ struct Parts {
 
 std::string_view NameOf(LoraPart part) {
   return part == LoraPart::kDown ? "down (A)" : part == LoraPart::kUp ? "up (B)" : "alpha";
+}
+
+bool AllFinite(const WeightMatrix& matrix) {
+  std::vector<float> row(static_cast<size_t>(matrix.cols));
+  for (int64_t r = 0; r < matrix.rows; ++r) {
+    DecodeRow(matrix, r, 0, matrix.cols, row.data());
+    if (!std::all_of(row.begin(), row.end(), [](float v) { return std::isfinite(v); })) return false;
+  }
+  return true;
 }
 
 class LoraReader {
@@ -123,7 +133,8 @@ class LoraReader {
     }
     CheckFinite(parts.names.at(LoraPart::kDown), layer.down);
     CheckFinite(parts.names.at(LoraPart::kUp), layer.up);
-    layer.factor = FactorOf(module, parts, layer.rank());
+    if (const auto alpha = AlphaOverRank(parts, layer.rank())) ApplyAlpha(module, *alpha, layer);
+    ApplyConfig(module, layer);
     return layer;
   }
 
@@ -163,24 +174,47 @@ class LoraReader {
     }
   }
 
-  // diffusers multiplies what both say: the tensor beside a layer, and the settings of the whole adapter.
-  double FactorOf(const std::string& module, const Parts& parts, int64_t rank) const {
-    double factor = 1;
-    if (const auto found = parts.tensors.find(LoraPart::kAlpha); found != parts.tensors.end()) {
-      const WeightTensor alpha(StoredIn{found->second, contents_.file.get()});
-      const std::string name = Printable(parts.names.at(LoraPart::kAlpha));
-      if (!alpha.problem().empty()) Fail(ErrorKind::kBadInput, "{} {}", name, alpha.problem());
-      if (ElementCount(alpha.shape()) != 1) {
-        Fail(ErrorKind::kBadInput, "{} has shape {}, expected one number", name, ToString(alpha.shape()));
-      }
-      const float value = alpha.Values()[0];
-      if (!std::isfinite(value))
-        Fail(ErrorKind::kBadInput, "{} is {}, expected a finite number", name, value);
-      factor = static_cast<double>(value) / static_cast<double>(rank);
+  // alpha / rank, if an alpha stands beside the layer.
+  std::optional<double> AlphaOverRank(const Parts& parts, int64_t rank) const {
+    const auto found = parts.tensors.find(LoraPart::kAlpha);
+    if (found == parts.tensors.end()) return std::nullopt;
+    const WeightTensor alpha(StoredIn{found->second, contents_.file.get()});
+    const std::string name = Printable(parts.names.at(LoraPart::kAlpha));
+    if (!alpha.problem().empty()) Fail(ErrorKind::kBadInput, "{} {}", name, alpha.problem());
+    if (ElementCount(alpha.shape()) != 1) {
+      Fail(ErrorKind::kBadInput, "{} has shape {}, expected one number", name, ToString(alpha.shape()));
     }
-    if (!config_) return factor;
+    const float value = alpha.Values()[0];
+    if (!std::isfinite(value)) Fail(ErrorKind::kBadInput, "{} is {}, expected a finite number", name, value);
+    return static_cast<double>(value) / static_cast<double>(rank);
+  }
+
+  // What was rounded becomes a matrix of its own; what was not stays a factor.
+  void ApplyAlpha(const std::string& module, double alpha_over_rank, LoraLayer& layer) const {
+    if (alpha_over_rank <= 0) {
+      layer.factor = alpha_over_rank;
+      return;
+    }
+    const AlphaScales scales = SplitAlpha(alpha_over_rank);
+    const auto apply = [&](const WeightTensor& matrix, double scale, LoraLayer::Scaled& scaled) {
+      const DType dtype = matrix.stored().tensor->dtype;
+      const bool rounds = dtype == DType::kF16 || dtype == DType::kBF16;
+      if (rounds) scaled = ScaledMatrix(matrix, scale);
+      if (!scaled) layer.factor *= scale;
+    };
+    apply(layer.down, scales.down, layer.scaled_down);
+    apply(layer.up, scales.up, layer.scaled_up);
+    if ((layer.scaled_down && !AllFinite(layer.Down())) || (layer.scaled_up && !AllFinite(layer.Up()))) {
+      Fail(ErrorKind::kBadInput, "{}: its numbers times {} (alpha / rank) are too large for their type",
+           Printable(module), alpha_over_rank);
+    }
+  }
+
+  // diffusers multiplies what both say: the tensor beside a layer, and the settings of the whole adapter.
+  void ApplyConfig(const std::string& module, LoraLayer& layer) const {
+    if (!config_) return;
     try {
-      return factor * config_->FactorOf(module, rank);
+      layer.factor *= config_->FactorOf(module, layer.rank());
     } catch (const Error& error) {
       Fail(error.kind(), "{} {}", Printable(module), error.message());
     }
@@ -194,6 +228,18 @@ class LoraReader {
 };
 
 }  // namespace
+
+WeightMatrix LoraLayer::Down() const {
+  WeightMatrix matrix = down.Matrix();
+  if (scaled_down) matrix.data = scaled_down->data();
+  return matrix;
+}
+
+WeightMatrix LoraLayer::Up() const {
+  WeightMatrix matrix = up.Matrix();
+  if (scaled_up) matrix.data = scaled_up->data();
+  return matrix;
+}
 
 LoraContents ReadLoraFile(const std::filesystem::path& path) {
   std::error_code error;

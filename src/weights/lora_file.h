@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "files/weight_file.h"
-#include "weights/weight_tensor.h"
+#include "weights/tensor.h"
 
 namespace qwen_image {
 
@@ -16,7 +16,15 @@ struct LoraLayer {
   bool flat = false;  // its name has underscores instead of dots
   WeightTensor down;  // [rank, in]
   WeightTensor up;    // [out, rank]
-  double factor = 1;  // alpha / rank
+  double factor = 1;  // alpha / rank, as far as the scaled matrices do not hold it
+
+  // Of F16 and BF16 files with an alpha: see lora_alpha.h. Null: the matrix is used as it is in the file.
+  using Scaled = std::shared_ptr<const std::vector<std::byte>>;
+  Scaled scaled_down = nullptr, scaled_up = nullptr;
+
+  // What the layer computes with. They lie in the file or in the scaled matrices, and need both to live on.
+  WeightMatrix Down() const;
+  WeightMatrix Up() const;
 
   int64_t rank() const { return down.shape()[0]; }
   int64_t in() const { return down.shape()[1]; }

@@ -4,15 +4,15 @@
 #include <cctype>
 #include <numeric>
 
-#include "weights/component.h"
-#include "weights/foreign_names.h"
+#include "families/checkpoint_prefixes.h"
+#include "families/vocabulary.h"
 
 namespace qwen_image {
 namespace {
 
 constexpr std::string_view kPeftPrefix = "base_model.model.";
-constexpr std::string_view kPrefixes[] = {kPeftPrefix, "model.diffusion_model.", "diffusion_model.",
-                                          "transformer."};
+constexpr std::string_view kPrefixes[] = {kPeftPrefix, kCheckpointTransformer[0], kCheckpointTransformer[1],
+                                          kTransformerPrefix};
 constexpr std::string_view kFlatPrefixes[] = {"lora_unet_", "lora_transformer_", "lycoris_"};
 
 struct Ending {
@@ -76,7 +76,7 @@ size_t EditDistance(std::string_view a, std::string_view b) {
 
 }  // namespace
 
-std::optional<LoraTensorName> ParseLoraName(std::string_view stored_name) {
+std::optional<LoraTensorName> ParseLoraName(std::string_view stored_name, const WeightNames& family) {
   const auto* const ending =
       std::find_if(std::begin(kEndings), std::end(kEndings), [&](const Ending& candidate) {
         return stored_name.ends_with(candidate.text) && stored_name.size() > candidate.text.size();
@@ -92,7 +92,7 @@ std::optional<LoraTensorName> ParseLoraName(std::string_view stored_name) {
     return name;
   }
   // The names of other tools end with a dot in the tables.
-  name.module = DiffusersName(Component::kTransformer, std::string(module) + ".");
+  name.module = family.renamer(Component::kTransformer, {}, nullptr)(std::string(module) + ".");
   if (name.module.empty()) return std::nullopt;  // of another component
   name.module.pop_back();
   return name;

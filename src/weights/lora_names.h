@@ -7,6 +7,9 @@
 #include <string_view>
 #include <vector>
 
+#include "families/vocabulary.h"
+#include "families/weight_names.h"
+
 namespace qwen_image {
 
 // A layer becomes W + alpha / rank · up · down.
@@ -20,8 +23,10 @@ struct LoraTensorName {
 
 // Known prefixes: diffusion_model. (ComfyUI), transformer. (diffusers), base_model.model. (PEFT), lora_unet_
 // (kohya; flat), none; known endings: lora_up and lora_down, lora.up and lora.down, lora_A and lora_B, these
-// also with .default; alpha. Modules may have mflux' names. Nothing: no tensor of a LoRA.
-std::optional<LoraTensorName> ParseLoraName(std::string_view stored_name);
+// also with .default; alpha. Modules may have the names that other tools give to the family's. Nothing: no
+// tensor of a LoRA.
+std::optional<LoraTensorName> ParseLoraName(std::string_view stored_name,
+                                            const WeightNames& family = *Vocabularies()[0]->weights);
 
 // Whether names begin as PEFT saves them, beside an adapter_config.json.
 bool HasPeftPrefix(std::string_view stored_name);

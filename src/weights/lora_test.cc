@@ -7,8 +7,8 @@
 #include <limits>
 
 #include "core/fail.h"
+#include "weights/binder.h"
 #include "weights/inspect/testing.h"
-#include "weights/weight_store.h"
 
 namespace qwen_image {
 namespace {

@@ -4,7 +4,6 @@
 #include <limits>
 
 #include "core/fail.h"
-#include "files/safetensors.h"
 #include "files/text.h"
 
 namespace qwen_image {
@@ -13,12 +12,11 @@ namespace {
 constexpr int64_t kWordBits = 32;
 
 DType FloatType(std::string_view name, const char* what, const StoredTensor& entry) {
-  const auto dtype = ComputeDType(entry.dtype);
-  if (!dtype) {
+  if (!IsComputeType(entry.dtype)) {
     Fail(ErrorKind::kBadInput, "the {} of {} are {}; F32, F16 or BF16 is expected", what, Quoted(name),
-         entry.dtype);
+         NameOf(entry.dtype));
   }
-  return *dtype;
+  return entry.dtype;
 }
 
 }  // namespace
@@ -44,10 +42,7 @@ std::vector<MlxQuantization> PossibleMlxQuantizations(const Shape& packed, const
 MlxQuantizedTensor::MlxQuantizedTensor(std::string_view name, const StoredTensor& weight,
                                        const StoredTensor& scales, const StoredTensor& biases,
                                        MlxQuantization quantization)
-    : weight_(&weight),
-      scales_(&scales),
-      biases_(&biases),
-      quantization_(quantization),
+    : quantization_(quantization),
       groups_{.bits = quantization.bits,
               .group_size = quantization.group_size,
               .packed = weight.bytes.data(),
@@ -56,8 +51,8 @@ MlxQuantizedTensor::MlxQuantizedTensor(std::string_view name, const StoredTensor
               .scales_dtype = FloatType(name, "scales", scales),
               .biases_dtype = FloatType(name, "biases", biases)},
       shape_(weight.shape) {
-  if (weight.dtype != "U32") {
-    Fail(ErrorKind::kBadInput, "{} is {}; packed values are U32", Quoted(name), weight.dtype);
+  if (weight.dtype != DType::kU32) {
+    Fail(ErrorKind::kBadInput, "{} is {}; packed values are U32", Quoted(name), NameOf(weight.dtype));
   }
   const auto possible = PossibleMlxQuantizations(weight.shape, scales.shape);
   if (std::find(possible.begin(), possible.end(), quantization) == possible.end()) {
@@ -71,16 +66,6 @@ MlxQuantizedTensor::MlxQuantizedTensor(std::string_view name, const StoredTensor
   }
   shape_.back() = scales.shape.back() * quantization.group_size;
   group_count_ = ElementCount(scales.shape);
-}
-
-void MlxQuantizedTensor::ReleasePages(int64_t first_group, int64_t groups) const {
-  const auto release = [&](const StoredTensor& entry, size_t group_bytes) {
-    qwen_image::ReleasePages(entry.bytes.subspan(static_cast<size_t>(first_group) * group_bytes,
-                                                 static_cast<size_t>(groups) * group_bytes));
-  };
-  release(*weight_, groups_.group_bytes());
-  release(*scales_, SizeOf(groups_.scales_dtype));
-  release(*biases_, SizeOf(groups_.biases_dtype));
 }
 
 std::optional<MlxQuantization> LikelyMlxQuantization(std::string_view name, const StoredTensor& weight,

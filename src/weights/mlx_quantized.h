@@ -10,7 +10,7 @@
 
 #include "core/tensor.h"
 #include "files/weight_file.h"
-#include "kernels/weight_matrix.h"
+#include "kernels/mlx_groups.h"
 
 namespace qwen_image {
 
@@ -43,13 +43,7 @@ class MlxQuantizedTensor {
   }
   void Unpack(int64_t group, uint8_t* to /*[group_size]*/) const { groups_.Unpack(group, 1, to); }  // the q
 
-  // Tells the system that the pages of these groups are not needed for now (see MappedFile).
-  void ReleasePages(int64_t first_group, int64_t groups) const;
-
  private:
-  const StoredTensor* weight_;
-  const StoredTensor* scales_;
-  const StoredTensor* biases_;
   MlxQuantization quantization_;
   MlxGroups groups_;
   Shape shape_;

@@ -95,10 +95,10 @@ TEST(MlxQuantized, RefusesPartsThatDoNotFit) {
   EXPECT_THAT(refuse(weight, file.tensors().at("bits4_group128.scales"), scales),
               HasSubstr("not 4-bit in groups of 64"));
   StoredTensor other = weight;
-  other.dtype = "I32";
+  other.dtype = DType::kI32;
   EXPECT_THAT(refuse(other, scales, scales), HasSubstr("packed values are U32"));
   other = scales;
-  other.dtype = "I32";
+  other.dtype = DType::kI32;
   EXPECT_THAT(refuse(weight, other, scales), HasSubstr("the scales of \"x\" are I32"));
 }
 

@@ -1,7 +1,5 @@
 #include "weights/model_parts.h"
 
-#include <algorithm>
-#include <array>
 #include <string_view>
 #include <vector>
 
@@ -9,18 +7,13 @@
 #include "files/folder.h"
 #include "files/json.h"
 #include "files/text.h"
+#include "weights/files.h"
 #include "weights/recognize.h"
-#include "weights/weight_files.h"
 
 namespace qwen_image {
 namespace {
 
 namespace fs = std::filesystem;
-
-// The text-to-image parts of all of these are the same.
-constexpr std::array<std::string_view, 6> kSupportedClasses = {
-    "QwenImagePipeline",     "QwenImageImg2ImgPipeline",  "QwenImageInpaintPipeline",
-    "QwenImageEditPipeline", "QwenImageEditPlusPipeline", "QwenImageEditInpaintPipeline"};
 
 // `path` without a slash at its end, which would make its last component empty.
 fs::path WithoutSlash(const fs::path& path) {
@@ -58,16 +51,6 @@ fs::path ParentOf(const fs::path& path) {
        root.string());
 }
 
-void CheckClass(const std::string& where, const std::string& name) {
-  if (std::find(kSupportedClasses.begin(), kSupportedClasses.end(), name) != kSupportedClasses.end()) return;
-  const std::string_view what = name.starts_with("QwenImageLayered") ? "Layered is not supported yet"
-                                : name.starts_with("QwenImage21")    ? "Qwen-Image-2.1 is not supported yet"
-                                : name.starts_with("QwenImageControlNet") ? "ControlNet is not supported yet"
-                                : name.starts_with("QwenImage")           ? "this kind is not supported yet"
-                                                                : "qwen-image runs Qwen-Image models";
-  Fail(ErrorKind::kBadInput, "{}: this is a {} model; {}", where, Printable(name, 80), what);
-}
-
 std::string ReadPipelineClass(const fs::path& root) {
   const fs::path path = root / "model_index.json";
   const Json index = ReadJsonFile(path, size_t{1} << 20);
@@ -77,7 +60,8 @@ std::string ReadPipelineClass(const fs::path& root) {
          path.string());
   }
   std::string name = found->get<std::string>();
-  CheckClass(root.string(), name);
+  if (const std::string_view why = WhyRefused(name); !why.empty())
+    Fail(ErrorKind::kBadInput, "{}: this is a {} model; {}", root.string(), Printable(name, 80), why);
   return name;
 }
 

@@ -18,7 +18,7 @@ bool AllFinite(const std::vector<float>& values, int64_t count) {
 // In pieces: one tensor may be larger than memory once decoded.
 bool HasNonFinite(WeightMatrix matrix, Clock::time_point deadline) {
   constexpr int64_t kPiece = 1 << 16;  // a multiple of every block and group
-  const bool row_scales = matrix.coding && matrix.coding->scales.size() > 1;
+  const bool row_scales = matrix.coding && matrix.coding->scales_rows();
   if (!row_scales) {  // a block may hold several rows of a small tensor
     matrix.cols *= matrix.rows;
     matrix.rows = 1;

@@ -5,7 +5,7 @@
 #include <initializer_list>
 #include <string>
 
-#include "weights/weight_store.h"
+#include "weights/store.h"
 
 namespace qwen_image {
 

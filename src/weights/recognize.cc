@@ -3,26 +3,14 @@
 #include <algorithm>
 
 #include "core/fail.h"
+#include "families/checkpoint_prefixes.h"
 #include "files/gguf.h"
-#include "weights/foreign_names.h"
 
 namespace qwen_image {
 namespace {
 
-// A tensor that a component always has.
-struct Sign {
-  Component component;
-  const char* tensor;
-  const char* what;
-};
-constexpr Sign kSigns[] = {
-    {Component::kTransformer, "txt_norm.weight", "the transformer of a Qwen-Image model"},
-    {Component::kTextEncoder, "model.language_model.embed_tokens.weight", "a text encoder"},
-    {Component::kVae, "decoder.conv_in.weight", "a VAE"},
-};
-
-// Beginnings of tensors' names that only these models have, in diffusers' and in the original names; the
-// first that fits decides.
+// Models that are refused by name. Beginnings of tensors' names that only these have, in diffusers' and in
+// the original names; the first that fits decides.
 struct OtherModel {
   std::string_view sign, name;
 };
@@ -53,19 +41,52 @@ constexpr OtherModel kOtherModels[] = {
     {"down_blocks.0.attentions.", "Stable Diffusion 1, 2 or XL"},
 };
 
+// Pipelines that are refused by name: how their classes begin, the first that fits decides.
+struct OtherPipeline {
+  std::string_view beginning, what;
+};
+constexpr OtherPipeline kOtherPipelines[] = {
+    {"QwenImageLayered", "Layered is not supported yet"},
+    {"QwenImage21", "Qwen-Image-2.1 is not supported yet"},
+    {"QwenImageControlNet", "ControlNet is not supported yet"},
+    {"QwenImage", "this kind is not supported yet"},
+    {"", "qwen-image runs Qwen-Image models"},
+};
+
+std::string_view WithoutTransformerPrefix(std::string_view name) {
+  for (const std::string_view prefix :
+       {kCheckpointTransformer[0], kCheckpointTransformer[1], kTransformerPrefix}) {
+    if (name.starts_with(prefix)) return name.substr(prefix.size());
+  }
+  return name;
+}
+
 const OtherModel* FindOtherModel(const WeightFile& file) {
   const OtherModel* found = std::end(kOtherModels);
   for (const auto& [stored_name, tensor] : file.tensors()) {
-    const std::string name = DiffusersName(Component::kTransformer, stored_name);
+    const std::string_view name = WithoutTransformerPrefix(stored_name);
     found = std::find_if(std::begin(kOtherModels), found,
                          [&](const OtherModel& other) { return name.starts_with(other.sign); });
   }
   return found == std::end(kOtherModels) ? nullptr : found;
 }
 
-bool HasTensor(const WeightFile& file, Component component, const char* tensor) {
+template <typename Fits>
+bool AnyName(const WeightNames& names, const WeightFile& file, Component component, const Fits& fits) {
+  const Renamer rename = names.renamer(component, StoredNames(file), nullptr);
   return std::any_of(file.tensors().begin(), file.tensors().end(),
-                     [&](const auto& item) { return DiffusersName(component, item.first) == tensor; });
+                     [&](const auto& item) { return fits(rename(item.first)); });
+}
+
+// Adds what the file holds of this family.
+void AddComponents(const Vocabulary& family, const WeightFile& file, RecognizedFile& found) {
+  for (const ComponentSign& sign : family.weights->signs) {
+    const auto is_sign = [&](const std::string& name) { return name == sign.tensor; };
+    if (!AnyName(*family.weights, file, sign.component, is_sign)) continue;
+    found.family = &family;
+    found.components.push_back(sign.component);
+    found.what += (found.what.empty() ? "" : ", ") + std::string(sign.what);
+  }
 }
 
 bool IsVisionProjector(const WeightFile& file) {
@@ -111,29 +132,39 @@ RecognizedFile Recognize(const WeightFile& file) {
                              other->name, other->sign, other->name.starts_with("Qwen") ? " yet" : "");
     return found;
   }
-  for (const Sign& sign : kSigns) {
-    if (!HasTensor(file, sign.component, sign.tensor)) continue;
-    found.components.push_back(sign.component);
-    found.what += (found.what.empty() ? "" : ", ") + std::string(sign.what);
+  for (const Vocabulary* family : Vocabularies()) {
+    if (found.components.empty()) AddComponents(*family, file, found);
   }
   if (found.components.empty()) found.what = "nothing that is known: it has no part of a Qwen-Image model";
   return found;
 }
 
+std::vector<std::string_view> StoredNames(const WeightFile& file) {
+  std::vector<std::string_view> names;
+  for (const auto& [name, tensor] : file.tensors()) names.push_back(name);
+  return names;
+}
+
 bool HasNamesOf(const WeightFile& file, Component component) {
-  const std::vector<std::string_view> beginnings =
-      component == Component::kTransformer
-          ? std::vector<std::string_view>{"transformer_blocks.", "img_in.", "txt_", "proj_out."}
-      : component == Component::kTextEncoder
-          ? std::vector<std::string_view>{"model.language_model.", "model.visual."}
-      : component == Component::kVisionEncoder
-          ? std::vector<std::string_view>{"model.visual."}
-          : std::vector<std::string_view>{"encoder.", "decoder.", "quant_conv.", "post_quant_conv."};
-  return std::any_of(file.tensors().begin(), file.tensors().end(), [&](const auto& item) {
-    const std::string name = DiffusersName(component, item.first);
-    return std::any_of(beginnings.begin(), beginnings.end(),
-                       [&](std::string_view beginning) { return name.starts_with(beginning); });
+  return std::any_of(Vocabularies().begin(), Vocabularies().end(), [&](const Vocabulary* family) {
+    const auto begins = [&](const std::string& name) {
+      const auto& all = family->weights->beginnings;
+      return std::any_of(all.begin(), all.end(), [&](const ComponentBeginning& candidate) {
+        return candidate.component == component && name.starts_with(candidate.beginning);
+      });
+    };
+    return AnyName(*family->weights, file, component, begins);
   });
+}
+
+std::string_view WhyRefused(std::string_view pipeline_class) {
+  for (const Vocabulary* family : Vocabularies()) {
+    const auto& known = family->weights->pipeline_classes;
+    if (std::find(known.begin(), known.end(), pipeline_class) != known.end()) return "";
+  }
+  return std::find_if(std::begin(kOtherPipelines), std::end(kOtherPipelines),
+                      [&](const OtherPipeline& other) { return pipeline_class.starts_with(other.beginning); })
+      ->what;
 }
 
 RecognizedFile RecognizeFile(const std::filesystem::path& path) { return Recognize(*OpenWeightFile(path)); }

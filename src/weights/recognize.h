@@ -6,13 +6,15 @@
 #include <string_view>
 #include <vector>
 
+#include "families/vocabulary.h"
+#include "families/weight_names.h"
 #include "files/weight_file.h"
-#include "weights/component.h"
 
 namespace qwen_image {
 
 struct RecognizedFile {
-  std::vector<Component> components;  // that it holds; a checkpoint holds several
+  const Vocabulary* family = nullptr;  // that the components belong to
+  std::vector<Component> components;   // that it holds; a checkpoint holds several
   bool lora = false;
   bool vision_projector = false;  // llama.cpp's mmproj file
   std::string other_model;        // "Flux 2", …: not one that runs here
@@ -21,6 +23,7 @@ struct RecognizedFile {
   bool known() const { return !components.empty() || lora || vision_projector || !other_model.empty(); }
 };
 
+// Asks every family; the first that knows the file's tensors has it.
 RecognizedFile Recognize(const WeightFile& file);
 // Whether a tensor is named as the component's are: the file may be damaged or incomplete, but is one of it.
 bool HasNamesOf(const WeightFile& file, Component component);
@@ -28,6 +31,11 @@ RecognizedFile RecognizeFile(const std::filesystem::path& path);  // throws Erro
 
 // The model that has a tensor or module of this name and is none that runs here; empty if none is known.
 std::string_view OtherModelWith(std::string_view name);
+
+// Why a class of pipelines that a model_index.json names does not run here; empty if it does.
+std::string_view WhyRefused(std::string_view pipeline_class);
+
+std::vector<std::string_view> StoredNames(const WeightFile& file);
 
 bool IsLoraTensor(const std::string& name);
 

@@ -6,11 +6,11 @@
 #include <string>
 
 #include "core/fail.h"
+#include "families/qwen_image/vocabulary.h"
 #include "files/testing.h"
-#include "weights/foreign_names.h"
 #include "weights/model_parts.h"
+#include "weights/store.h"
 #include "weights/variant.h"
-#include "weights/weight_store.h"
 
 namespace qwen_image {
 namespace {
@@ -174,10 +174,10 @@ TEST(Variant, AModelMaySayThatItServesSeveralPipelines) {
 }
 
 TEST(ForeignNames, OfOtherComponentsInACheckpointAreLeftOut) {
-  EXPECT_EQ(DiffusersName(Component::kTransformer, "vae.decoder.conv1.weight"), "");
-  EXPECT_EQ(DiffusersName(Component::kVae, "model.diffusion_model.img_in.weight"), "");
-  EXPECT_EQ(DiffusersName(Component::kTextEncoder, "first_stage_model.conv1.weight"), "");
-  EXPECT_EQ(DiffusersName(Component::kVae, "vae.conv1.weight"), "quant_conv.weight");
+  EXPECT_EQ(QwenImageRenamer(Component::kTransformer, {}, nullptr)("vae.decoder.conv1.weight"), "");
+  EXPECT_EQ(QwenImageRenamer(Component::kVae, {}, nullptr)("model.diffusion_model.img_in.weight"), "");
+  EXPECT_EQ(QwenImageRenamer(Component::kTextEncoder, {}, nullptr)("first_stage_model.conv1.weight"), "");
+  EXPECT_EQ(QwenImageRenamer(Component::kVae, {}, nullptr)("vae.conv1.weight"), "quant_conv.weight");
 }
 
 }  // namespace

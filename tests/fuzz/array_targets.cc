@@ -66,7 +66,7 @@ void FuzzNpz(std::string_view bytes) {
   std::array<std::byte, 1000> piece;
   for (size_t i = 0; i < file.members().size(); ++i) {
     const NpyHeader& header = file.members()[i].header;
-    const uint64_t total = static_cast<uint64_t>(header.count) * header.type.size;
+    const auto total = static_cast<uint64_t>(header.count * header.type->bytes);
     for (uint64_t at = 0; at < total; at += piece.size()) {
       file.Read(i, at, std::span(piece).first(std::min<uint64_t>(piece.size(), total - at)));
     }

@@ -7,13 +7,13 @@
 #include "families/qwen_image/transformer.h"
 #include "families/qwen_image/vae.h"
 #include "families/qwen_image/vision_encoder.h"
+#include "families/qwen_image/vocabulary.h"
 #include "inputs.h"
 #include "model/tokenizer.h"
 #include "targets.h"
-#include "weights/foreign_names.h"
+#include "weights/files.h"
 #include "weights/recognize.h"
-#include "weights/weight_files.h"
-#include "weights/weight_store.h"
+#include "weights/store.h"
 
 namespace qwen_image {
 namespace {
@@ -69,7 +69,7 @@ void FuzzNames(std::string_view bytes) {
   const std::string name(bytes);
   for (const Component component :
        {Component::kTransformer, Component::kTextEncoder, Component::kVae, Component::kVisionEncoder}) {
-    const std::string once = DiffusersName(component, name);
+    const std::string once = QwenImageRenamer(component, {}, nullptr)(name);
     if (once.size() > name.size() + 200) std::abort();  // replacements, no growth without end
   }
   OtherModelWith(name);

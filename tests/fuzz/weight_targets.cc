@@ -13,10 +13,10 @@
 #include "model/tokenizer.h"
 #include "qwen_image/cancel.h"
 #include "targets.h"
+#include "weights/binder.h"
 #include "weights/inspect/inspect.h"
 #include "weights/lora.h"
 #include "weights/nonfinite.h"
-#include "weights/weight_store.h"
 
 namespace qwen_image {
 namespace {
@@ -26,7 +26,7 @@ void TouchAll(const WeightFile& file) {
   volatile unsigned sum = 0;
   for (const auto& [name, tensor] : file.tensors()) {
     for (const std::byte byte : tensor.bytes) sum = sum + std::to_integer<unsigned>(byte);
-    const BlockFormat* format = FindBlockFormat(tensor.dtype);
+    const BlockFormat* format = FindBlockFormat(NameOf(tensor.dtype));
     if (!format) continue;
     std::vector<float> values(static_cast<size_t>(ElementCount(tensor.shape)));
     format->decode(tensor.bytes.data(), static_cast<int64_t>(values.size()) / format->values, values.data());

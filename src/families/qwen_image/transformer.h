@@ -13,7 +13,7 @@
 #include "model/token_grid.h"
 #include "ops/ops.h"
 #include "weights/lora.h"
-#include "weights/weight_store.h"
+#include "weights/store.h"
 
 namespace qwen_image {
 

@@ -2,8 +2,8 @@
 
 #include "core/fail.h"
 #include "families/qwen_image/transformer_weights.h"
+#include "families/qwen_image/vocabulary.h"
 #include "weights/config_reader.h"
-#include "weights/foreign_names.h"
 
 namespace qwen_image {
 

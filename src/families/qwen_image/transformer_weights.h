@@ -12,7 +12,7 @@
 #include "model/token_grid.h"
 #include "ops/linear.h"
 #include "weights/lora.h"
-#include "weights/weight_store.h"
+#include "weights/store.h"
 
 namespace qwen_image {
 

@@ -15,7 +15,7 @@
 #include "core/checkpoint.h"
 #include "core/tensor.h"
 #include "ops/ops.h"
-#include "weights/weight_store.h"
+#include "weights/store.h"
 
 namespace qwen_image {
 

@@ -13,7 +13,7 @@
 #include "core/tensor.h"
 #include "model/image_grid.h"
 #include "ops/ops.h"
-#include "weights/weight_store.h"
+#include "weights/store.h"
 
 namespace qwen_image {
 

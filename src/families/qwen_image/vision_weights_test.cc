@@ -27,7 +27,7 @@ Weights ReadWeights(const std::string& model) {
   Weights weights;
   const auto file = OpenWeightFile(kVisionGoldens / model / "model.safetensors");
   for (const auto& [name, stored] : file->tensors()) {
-    EXPECT_EQ(stored.dtype, "F16");
+    EXPECT_EQ(stored.dtype, DType::kF16);
     weights[name] = {stored.shape,
                      std::string(reinterpret_cast<const char*>(stored.bytes.data()), stored.bytes.size())};
   }

@@ -11,4 +11,11 @@ extern const WeightNames kQwenImageWeightNames;          // weight_names.cc
 extern const CheckpointNames kQwenImageCheckpointNames;  // checkpoint_names.cc
 extern const Vocabulary kQwenImageVocabulary;
 
+// foreign_names.cc; see WeightNames::renamer.
+Renamer QwenImageRenamer(Component component, std::span<const std::string_view> stored_names,
+                         const Json& config);
+
+// An empty tensor by which single files say that reference pictures are modulated for t = 0 (Edit-2511).
+inline constexpr std::string_view kZeroCondMarker = "__index_timestep_zero__";
+
 }  // namespace qwen_image

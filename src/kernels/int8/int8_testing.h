@@ -9,7 +9,9 @@
 #include <utility>
 #include <vector>
 
+#include "kernels/block_coding.h"
 #include "kernels/kernels_testing.h"
+#include "kernels/mlx_groups.h"
 #include "kernels/weight_matrix.h"
 
 namespace qwen_image::testing {
@@ -25,6 +27,7 @@ inline std::vector<std::byte> RandomBytes(size_t count, uint32_t seed) {
 struct Weights {
   std::vector<std::byte> packed, scales, biases;
   WeightMatrix matrix;
+  std::vector<float> row_scales = {};
 };
 
 inline Weights MlxWeights(int64_t rows, int64_t cols, int bits, int group) {
@@ -37,13 +40,12 @@ inline Weights MlxWeights(int64_t rows, int64_t cols, int bits, int group) {
   w.biases.resize(groups * 4 + 1);
   std::memcpy(w.scales.data() + 1, scales.data(), groups * 4);
   std::memcpy(w.biases.data() + 1, biases.data(), groups * 4);
-  auto coding = std::make_shared<WeightCoding>();
-  coding->groups = {.bits = bits,
-                    .group_size = group,
-                    .packed = w.packed.data() + 1,
-                    .scales = w.scales.data() + 1,
-                    .biases = w.biases.data() + 1};
-  w.matrix = {nullptr, DType::kF32, rows, cols, coding};
+  const auto coding = MakeMlxCoding({.bits = bits,
+                                     .group_size = group,
+                                     .packed = w.packed.data() + 1,
+                                     .scales = w.scales.data() + 1,
+                                     .biases = w.biases.data() + 1});
+  w.matrix = {w.packed.data() + 1, DType::kF32, rows, cols, coding};
   return w;
 }
 
@@ -53,10 +55,8 @@ inline Weights BlockWeights(int64_t rows, int64_t cols, const BlockFormat& forma
   Weights w;
   w.packed = RandomBytes(static_cast<size_t>(rows * cols / format.values * format.bytes) + 1, 3);
   for (std::byte& b : w.packed) b = (b & std::byte{0x1f}) | std::byte{0x20};
-  auto coding = std::make_shared<WeightCoding>();
-  coding->blocks = &format;
-  coding->scales = std::move(scales);
-  w.matrix = {w.packed.data() + 1, DType::kF32, rows, cols, coding};
+  w.matrix = {w.packed.data() + 1, DType::kF32, rows, cols, MakeBlockCoding(format, scales)};
+  w.row_scales = std::move(scales);
   return w;
 }
 

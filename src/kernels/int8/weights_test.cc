@@ -19,25 +19,27 @@ uint8_t BitsAt(const std::byte* bytes, int64_t at, int count) {
 }
 
 // The slow way to a row's integers, scales and biases.
-void UnpackWholeRow(const WeightMatrix& w, int64_t row, std::vector<uint8_t>& q, std::vector<float>& scales,
+void UnpackWholeRow(const Weights& weights, int64_t row, std::vector<uint8_t>& q, std::vector<float>& scales,
                     std::vector<float>& biases) {
+  const WeightMatrix& w = weights.matrix;
+  const std::vector<float>& row_scales = weights.row_scales;
   const WeightCoding& coding = *w.coding;
   const int group = Int8GroupOf(w);
   q.resize(static_cast<size_t>(w.cols));
   scales.resize(static_cast<size_t>(w.cols / group));
   biases.resize(scales.size());
-  if (coding.blocks) {
-    const int64_t blocks = w.cols / coding.unit();
-    coding.blocks->integers.unpack(
-        static_cast<const std::byte*>(w.data) + row * blocks * coding.blocks->bytes, blocks, q.data(),
-        scales.data(), biases.data());
-    for (size_t g = 0; g < scales.size() && !coding.scales.empty(); ++g) {
-      scales[g] *= coding.scales[static_cast<size_t>(row)];
-      biases[g] *= coding.scales[static_cast<size_t>(row)];
+  if (!coding.mlx()) {
+    const BlockFormat& format = *FindBlockFormat(coding.Name());
+    const int64_t blocks = w.cols / format.values;
+    format.integers.unpack(static_cast<const std::byte*>(w.data) + row * blocks * format.bytes, blocks,
+                           q.data(), scales.data(), biases.data());
+    for (size_t g = 0; g < scales.size() && !row_scales.empty(); ++g) {
+      scales[g] *= row_scales[static_cast<size_t>(row)];
+      biases[g] *= row_scales[static_cast<size_t>(row)];
     }
     return;
   }
-  const MlxGroups& mlx = coding.groups;
+  const MlxGroups& mlx = *coding.mlx();
   for (int64_t k = 0; k < w.cols; ++k) {
     q[static_cast<size_t>(k)] = BitsAt(mlx.packed, (row * w.cols + k) * mlx.bits, mlx.bits);
   }
@@ -48,8 +50,9 @@ void UnpackWholeRow(const WeightMatrix& w, int64_t row, std::vector<uint8_t>& q,
   }
 }
 
-void ExpectPanel(const WeightMatrix& w, int64_t row, int64_t cols, int64_t first, int64_t depth,
+void ExpectPanel(const Weights& weights, int64_t row, int64_t cols, int64_t first, int64_t depth,
                  Int8Weights kind) {
+  const WeightMatrix& w = weights.matrix;
   SCOPED_TRACE(::testing::Message() << cols << " columns, depth " << first << " + " << depth);
   const Int8Kernel kernel = {"", kind, 4, nullptr};
   const int planes = Int8PlanesOf(w, kernel), group = Int8GroupOf(w);
@@ -59,12 +62,11 @@ void ExpectPanel(const WeightMatrix& w, int64_t row, int64_t cols, int64_t first
   auto* const bytes = reinterpret_cast<uint8_t*>(q.data());
   UnpackInt8Panel(w, row, cols, first, depth, kernel, scratch.data(),
                   {bytes, scales.data(), biases.data(), plane});
-  const bool is_signed = kind == Int8Weights::kSigned &&
-                         (w.coding->blocks ? w.coding->blocks->integers.bits : w.coding->groups.bits) == 8;
+  const bool is_signed = kind == Int8Weights::kSigned && w.coding->integers().bits == 8;
   std::vector<uint8_t> want;
   std::vector<float> want_scales, want_biases;
   for (int64_t c = 0; c < kInt8PanelCols; ++c) {
-    UnpackWholeRow(w, row + std::min(c, cols - 1), want, want_scales, want_biases);
+    UnpackWholeRow(weights, row + std::min(c, cols - 1), want, want_scales, want_biases);
     for (int64_t k = 0; k < depth; ++k) {
       const int64_t at = k / 4 * 4 * kInt8PanelCols + 4 * c + k % 4;
       const int got = planes == 2 ? bytes[at] + 16 * bytes[plane + at] : bytes[at];
@@ -86,9 +88,9 @@ void ExpectPanels(const Weights& weights) {
   const int64_t unit = Int8DepthUnit(w);
   ForEachTarget([&] {
     for (Int8Weights kind : {Int8Weights::kUnsigned, Int8Weights::kNibbles, Int8Weights::kSigned}) {
-      ExpectPanel(w, 0, 16, 0, w.cols, kind);
-      ExpectPanel(w, 16, 5, 0, w.cols, kind);
-      ExpectPanel(w, 20, 1, unit, w.cols - unit, kind);
+      ExpectPanel(weights, 0, 16, 0, w.cols, kind);
+      ExpectPanel(weights, 16, 5, 0, w.cols, kind);
+      ExpectPanel(weights, 20, 1, unit, w.cols - unit, kind);
     }
   });
 }

@@ -11,7 +11,7 @@ std::string Encoding::Name() const {
 
 std::vector<PlannedTensor> StoredTensors(const std::string& name, const Shape& shape,
                                          const Encoding& encoding) {
-  const std::string dtype(NameOf(encoding.dtype));
+  const DType dtype = encoding.dtype;
   if (!encoding.quantized()) return {{name, dtype, shape}};
   constexpr std::string_view kWeight = "weight";
   constexpr int kWordBits = 32;
@@ -19,7 +19,7 @@ std::vector<PlannedTensor> StoredTensors(const std::string& name, const Shape& s
   Shape packed = shape, groups = shape;
   packed.back() = shape.back() * encoding.mlx.bits / kWordBits;
   groups.back() = shape.back() / encoding.mlx.group_size;
-  return {{name, "U32", packed}, {stem + "scales", dtype, groups}, {stem + "biases", dtype, groups}};
+  return {{name, DType::kU32, packed}, {stem + "scales", dtype, groups}, {stem + "biases", dtype, groups}};
 }
 
 Target ParseTarget(std::string_view text) {

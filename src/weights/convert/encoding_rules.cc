@@ -4,48 +4,24 @@
 
 #include "core/fail.h"
 #include "core/glob.h"
-#include "files/safetensors.h"
+#include "families/vocabulary.h"
+#include "families/weight_names.h"
 #include "files/text.h"
 
 namespace qwen_image {
 namespace {
 
-// The first that fits tells what a tensor is for. `eight_bits`: not less, if it is quantized.
-struct Role {
-  Component component;
-  std::string_view glob, name;
-  bool eight_bits = false;
-};
-constexpr Role kRoles[] = {
-    {Component::kTransformer, "*.bias", "bias"},
-    {Component::kTransformer, "*.norm_q.weight", "norm"},
-    {Component::kTransformer, "*.norm_k.weight", "norm"},
-    {Component::kTransformer, "*.norm_added_*.weight", "norm"},
-    {Component::kTransformer, "txt_norm.weight", "norm"},
-    {Component::kTransformer, "*_mod.1.weight", "modulation", true},
-    {Component::kTransformer, "norm_out.linear.weight", "modulation", true},
-    {Component::kTransformer, "time_text_embed.*", "time embedding", true},
-    {Component::kTransformer, "img_in.weight", "input and output", true},
-    {Component::kTransformer, "txt_in.weight", "input and output", true},
-    {Component::kTransformer, "proj_out.weight", "input and output", true},
-    {Component::kTransformer, "*.attn.*", "attention"},
-    {Component::kTransformer, "*_mlp.*", "mlp"},
-    {Component::kTextEncoder, "model.visual.*", "vision", true},
-    {Component::kTextEncoder, "*.bias", "bias"},
-    {Component::kTextEncoder, "*norm.weight", "norm"},
-    {Component::kTextEncoder, "*.embed_tokens.weight", "embedding", true},
-    {Component::kTextEncoder, "lm_head.weight", "embedding", true},
-    {Component::kTextEncoder, "*.self_attn.*", "attention"},
-    {Component::kTextEncoder, "*.mlp.*", "mlp"},
-    {Component::kVae, "*", "vae"},
-};
-constexpr Role kOther = {Component::kTransformer, "*", "other"};
-
-const Role& RoleOf(Component component, const std::string& name) {
-  const auto* found = std::find_if(std::begin(kRoles), std::end(kRoles), [&](const Role& role) {
-    return role.component == component && MatchesGlob(role.glob, name);
-  });
-  return found == std::end(kRoles) ? kOther : *found;
+// The first family that has a role for a tensor tells what it is for.
+const WeightRole& RoleOf(Component component, const std::string& name) {
+  static constexpr WeightRole kOther = {Component::kTransformer, "*", "other"};
+  for (const Vocabulary* family : Vocabularies()) {
+    const auto& roles = family->weights->roles;
+    const auto found = std::find_if(roles.begin(), roles.end(), [&](const WeightRole& role) {
+      return role.component == component && MatchesGlob(role.glob, name);
+    });
+    if (found != roles.end()) return *found;
+  }
+  return kOther;
 }
 
 bool Fits(const EncodingRule& rule, Component component, const std::string& name) {
@@ -58,10 +34,9 @@ bool IsQuantizable(Component component, const std::string& name, const WeightTen
 }
 
 Encoding Kept(const WeightTensor& tensor) {
-  const auto dtype =
-      tensor.parts().empty() ? ComputeDType(tensor.stored().tensor->dtype) : std::optional<DType>();
-  if (dtype) return {.dtype = *dtype};
-  return {.dtype = tensor.stored().tensor->dtype == "F64" ? DType::kF32 : DType::kBF16};
+  const DType dtype = tensor.stored().tensor->dtype;
+  if (tensor.parts().empty() && IsComputeType(dtype)) return {.dtype = dtype};
+  return {.dtype = dtype == DType::kF64 ? DType::kF32 : DType::kBF16};
 }
 
 }  // namespace
@@ -84,7 +59,7 @@ EncodingRules::EncodingRules(Target to, int group_size, std::vector<EncodingRule
 
 EncodingChoice EncodingRules::Choose(Component component, const std::string& name,
                                      const WeightTensor& tensor) {
-  const Role& role = RoleOf(component, name);
+  const WeightRole& role = RoleOf(component, name);
   const bool quantizable = IsQuantizable(component, name, tensor);
   Target target = to_;
   if (target.quantized() && role.eight_bits) target.bits = std::max(target.bits, 8);

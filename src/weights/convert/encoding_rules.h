@@ -4,9 +4,9 @@
 #include <string>
 #include <vector>
 
-#include "weights/component.h"
+#include "families/component.h"
 #include "weights/convert/encoding.h"
-#include "weights/weight_tensor.h"
+#include "weights/tensor.h"
 
 namespace qwen_image {
 

@@ -9,9 +9,9 @@
 #include "core/threads.h"
 #include "files/safetensors_writer.h"
 #include "qwen_image/cancel.h"
-#include "weights/convert/conversion_plan.h"
+#include "weights/convert/plan.h"
 #include "weights/convert/tensor_error.h"
-#include "weights/weight_tensor.h"
+#include "weights/tensor.h"
 
 namespace qwen_image {
 

@@ -9,6 +9,7 @@
 #include "files/safetensors.h"
 #include "files/testing.h"
 #include "weights/convert/testing.h"
+#include "weights/parts.h"
 #include "weights/quantize_mlx.h"
 
 namespace qwen_image {

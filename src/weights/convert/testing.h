@@ -28,8 +28,7 @@ inline std::vector<float> RandomValues(int64_t count, unsigned seed) {
 
 inline void WriteSource(const std::filesystem::path& path, const std::vector<SourceTensor>& tensors) {
   std::vector<PlannedTensor> plan;
-  for (const SourceTensor& tensor : tensors)
-    plan.push_back({tensor.name, std::string(NameOf(tensor.dtype)), tensor.shape});
+  for (const SourceTensor& tensor : tensors) plan.push_back({tensor.name, tensor.dtype, tensor.shape});
   SafetensorsWriter writer(path, plan, {});
   unsigned seed = 1;
   for (const SourceTensor& tensor : tensors) {

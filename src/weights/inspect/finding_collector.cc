@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "files/text.h"
-#include "weights/inspect/weight_names.h"
+#include "weights/names.h"
 
 namespace qwen_image {
 namespace {

@@ -6,8 +6,7 @@
 #include "core/glob.h"
 #include "files/text.h"
 #include "weights/inspect/findings.h"
-#include "weights/inspect/open_weights.h"
-#include "weights/inspect/quantized_parts.h"
+#include "weights/inspect/tensors.h"
 
 namespace qwen_image {
 namespace {
@@ -33,10 +32,11 @@ void ApplyFilters(const std::vector<std::string>& filters, InspectedComponent& c
 
 std::vector<InspectedComponent> OpenForInspection(const std::filesystem::path& path,
                                                   const std::vector<std::string>& filters) {
-  std::vector<InspectedComponent> components = OpenWeights(path);
+  std::vector<InspectedComponent> components;
   bool any = false;
-  for (InspectedComponent& component : components) {
-    ResolveQuantized(component);
+  for (WeightSet& set : OpenAllSets(path)) {
+    InspectedComponent& component = components.emplace_back(InspectedComponent{std::move(set)});
+    ListTensors(component);
     FindingCollector findings;
     FindStructuralTrouble(component, findings);
     findings.MoveTo(component.findings);

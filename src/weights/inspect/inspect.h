@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "weights/inspect/inspected.h"
-#include "weights/inspect/weight_scan.h"
+#include "weights/inspect/scan.h"
 
 namespace qwen_image {
 

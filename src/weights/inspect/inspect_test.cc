@@ -186,7 +186,7 @@ MadeTensors MlxModel() {
   MadeTensors tensors;
   const auto file = OpenWeightFile(kSource / "tests/goldens/mlx/quantized.safetensors");
   for (const auto& [name, entry] : file->tensors()) {
-    tensors[name] = {entry.dtype, entry.shape,
+    tensors[name] = {std::string(NameOf(entry.dtype)), entry.shape,
                      std::string(reinterpret_cast<const char*>(entry.bytes.data()), entry.bytes.size())};
   }
   return tensors;

@@ -10,32 +10,21 @@
 #include <vector>
 
 #include "core/tensor.h"
-#include "files/json.h"
 #include "files/weight_file.h"
+#include "weights/finding.h"
 #include "weights/inspect/value_statistics.h"
-#include "weights/inspect/weight_values.h"
+#include "weights/sets.h"
+#include "weights/tensor.h"
 
 namespace qwen_image {
-
-enum class Severity {
-  kNote,     // worth knowing, often intended
-  kWarning,  // unusual
-  kBroken,   // such a model cannot work
-};
-
-struct Finding {
-  Severity severity = Severity::kNote;
-  std::string kind;     // "all_zero", "missing_blocks", …: for tools
-  std::string subject;  // the tensors, folded: "transformer_blocks.{0…59}.attn.to_q.bias"; or a file
-  std::string text;     // what is unusual, and why that may be
-  std::vector<std::string> tensors;
-};
 
 struct Checksum {
   uint64_t low = 0, high = 0;
   auto operator<=>(const Checksum&) const = default;
 };
 
+// A tensor of a file, as the reader of weights has it (weights/reader.h): the same name, shape and format
+// that a loader binds, with the file's own prefixes and spelling.
 struct InspectedTensor {
   std::string name;
   const WeightFile* file = nullptr;
@@ -43,10 +32,9 @@ struct InspectedTensor {
   Shape shape;          // of the values: for packed weights the unpacked one
   std::string format;   // "BF16"; for quantized ones "4-bit g64" (groups of 64), "mxfp4", …
   std::string part_of;  // the quantized tensor that these scales or biases belong to; empty for all others
-  std::vector<std::string> parts;              // of a quantized tensor: the names of its scales and biases
-  int64_t part_bytes = 0;                      // and their size
-  std::vector<MlxQuantization> possible;       // of packed weights: all that fit the shapes
-  std::shared_ptr<const WeightValues> values;  // null: they cannot be computed; a finding says why
+  std::vector<std::string> parts;        // of a quantized tensor: the names of its scales and biases
+  int64_t part_bytes = 0;                // and their size
+  std::shared_ptr<WeightTensor> weight;  // how it is read; for a part, the numbers of the part
 
   // What a scan fills in.
   std::vector<Checksum> chunks;
@@ -54,18 +42,13 @@ struct InspectedTensor {
   std::optional<ValueStatistics> statistics;
 
   bool quantized() const { return !parts.empty(); }
+  bool has_numbers() const { return weight->HasNumbers(); }  // if not, a finding says why
   int64_t bytes() const { return static_cast<int64_t>(stored->bytes.size()); }
   int64_t parameters() const { return part_of.empty() ? ElementCount(shape) : 0; }
 };
 
-struct InspectedComponent {
-  std::string name;            // "transformer"; of a single file its stem
-  std::filesystem::path path;  // the folder or file
-  Json config;                 // config.json of the folder, or null
-  bool is_shard = false;       // one file of a model in several: others hold the rest
-  std::vector<std::unique_ptr<WeightFile>> files;
-  std::vector<InspectedTensor> tensors;  // sorted by name
-  std::vector<Finding> findings;
+struct InspectedComponent : WeightSet {
+  std::vector<InspectedTensor> tensors = {};  // sorted by name
 
   const InspectedTensor* Find(std::string_view tensor) const;
   InspectedTensor* Find(std::string_view tensor);

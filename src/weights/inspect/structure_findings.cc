@@ -5,9 +5,11 @@
 #include <map>
 #include <set>
 
+#include "families/vocabulary.h"
+#include "families/weight_names.h"
 #include "files/text.h"
 #include "weights/inspect/findings.h"
-#include "weights/inspect/weight_names.h"
+#include "weights/names.h"
 
 namespace qwen_image {
 namespace {
@@ -64,27 +66,26 @@ std::string GapText(const std::vector<std::pair<int64_t, int64_t>>& gaps) {
   return text;
 }
 
+std::optional<int64_t> CountIn(const Json& config, const BlockCount& rule) {
+  const Json* section = &config;
+  if (!rule.section.empty() && config.is_object()) {
+    const auto found = config.find(rule.section);
+    if (found == config.end()) return std::nullopt;
+    section = &*found;
+  }
+  if (!section->is_object()) return std::nullopt;
+  const auto count = section->find(rule.key);
+  const bool told = count != section->end() && count->is_number_unsigned() && *count < 1000000;
+  return told ? std::optional(count->get<int64_t>()) : std::nullopt;
+}
+
 // How many blocks config.json promises for a sequence, or nothing.
 std::optional<int64_t> PromisedBlocks(const Json& config, std::string_view sequence) {
-  struct Rule {
-    std::string_view ending, section, key;
-  };
-  constexpr Rule kRules[] = {{"transformer_blocks", "", "num_layers"},
-                             {"visual.blocks", "vision_config", "depth"},
-                             {"layers", "text_config", "num_hidden_layers"},
-                             {"layers", "", "num_hidden_layers"}};
-  for (const Rule& rule : kRules) {
-    if (!sequence.ends_with(rule.ending)) continue;
-    const Json* section = &config;
-    if (!rule.section.empty()) {
-      const auto found = config.is_object() ? config.find(rule.section) : config.end();
-      if (!config.is_object() || found == config.end()) continue;
-      section = &*found;
+  for (const Vocabulary* family : Vocabularies()) {
+    for (const BlockCount& rule : family->weights->block_counts) {
+      if (!sequence.ends_with(rule.list)) continue;
+      if (const auto count = CountIn(config, rule)) return count;
     }
-    if (!section->is_object()) continue;
-    const auto count = section->find(rule.key);
-    if (count != section->end() && count->is_number_unsigned() && *count < 1000000)
-      return count->get<int64_t>();
   }
   return std::nullopt;
 }

@@ -5,9 +5,12 @@
 #include <map>
 #include <set>
 
+#include "core/glob.h"
+#include "families/vocabulary.h"
+#include "families/weight_names.h"
 #include "files/text.h"
 #include "weights/inspect/findings.h"
-#include "weights/inspect/weight_names.h"
+#include "weights/names.h"
 
 namespace qwen_image {
 namespace {
@@ -16,8 +19,7 @@ bool Contains(const std::string& text, std::string_view part) { return text.find
 
 // Integers, masks and single numbers are constants by right; scales and biases are judged by what they scale.
 bool HoldsWeights(const InspectedTensor& tensor) {
-  const std::string& dtype = tensor.stored->dtype;
-  const bool numbers = dtype.starts_with('F') || dtype.starts_with("BF") || tensor.quantized();
+  const bool numbers = IsFloatingPoint(tensor.stored->dtype) || tensor.weight->quantized();
   return numbers && tensor.part_of.empty() && tensor.statistics && tensor.statistics->count > 1;
 }
 
@@ -25,14 +27,20 @@ bool IsNorm(const std::string& name) {
   return Contains(name, "norm") || Contains(name, ".ln_") || name.ends_with(".gamma");
 }
 
+// Why a family's tensor may be all zero; null if no reason is known.
+const ZerosReason* KnownReason(const std::string& name) {
+  for (const Vocabulary* family : Vocabularies()) {
+    for (const ZerosReason& reason : family->weights->reasons_for_zeros) {
+      if (MatchesGlob(reason.glob, name)) return &reason;
+    }
+  }
+  return nullptr;
+}
+
 void FindZeros(const InspectedTensor& tensor, FindingCollector& findings) {
   const std::string& name = tensor.name;
-  if (Contains(name, ".time_conv.")) {
-    findings.Add(Severity::kNote, "all_zero", name,
-                 "all zero; it joins frames of a video, and a single picture never meets it");
-  } else if (Contains(name, "visual.")) {
-    findings.Add(Severity::kNote, "all_zero", name,
-                 "all zero, as before training; drawing from text does not use the vision tower");
+  if (const ZerosReason* known = KnownReason(name)) {
+    findings.Add(Severity::kNote, "all_zero", name, std::string(known->text));
   } else if (Contains(name, "lora_B") || Contains(name, "lora_up") || Contains(name, "lora.up")) {
     findings.Add(Severity::kWarning, "all_zero", name,
                  "all zero, as before training: this LoRA changes nothing here");

@@ -10,13 +10,9 @@
 #include <vector>
 
 #include "files/testing.h"
-#include "weights/inspect/weight_values.h"
 
 namespace qwen_image {
 namespace {
-
-using ::testing::ElementsAre;
-using ::testing::IsNan;
 
 std::vector<double> Normal(size_t count, double mean, double std) {
   std::mt19937 engine(3);
@@ -87,38 +83,6 @@ TEST(ValueStatistics, AConstantHasNoSpread) {
   EXPECT_EQ(s.std(), 0);
   EXPECT_EQ(s.mean, 0.1);
   EXPECT_FALSE(ValueStatistics().constant());
-}
-
-std::vector<double> ValuesOf(const std::string& dtype, const std::string& bytes, int64_t count) {
-  StoredTensor entry{.dtype = dtype, .shape = {count}, .bytes = std::as_bytes(std::span(bytes))};
-  const WeightValues values(entry);
-  EXPECT_EQ(values.count(), count);
-  std::vector<double> read(static_cast<size_t>(count));
-  values.Read(0, count, read.data());
-  return read;
-}
-
-TEST(WeightValues, ReadsEveryType) {
-  EXPECT_THAT(ValuesOf("F32", LittleEndian(0x3fc00000, 4), 1), ElementsAre(1.5));
-  EXPECT_THAT(ValuesOf("F64", LittleEndian(0xbff8000000000000, 8), 1), ElementsAre(-1.5));
-  EXPECT_THAT(ValuesOf("F16", LittleEndian(0xbe00, 2), 1), ElementsAre(-1.5));
-  EXPECT_THAT(ValuesOf("BF16", LittleEndian(0x3fc0, 2), 1), ElementsAre(1.5));
-  EXPECT_THAT(ValuesOf("I8", "\xfe\x02", 2), ElementsAre(-2, 2));
-  EXPECT_THAT(ValuesOf("U8", "\xfe", 1), ElementsAre(254));
-  EXPECT_THAT(ValuesOf("I16", LittleEndian(0xfffe, 2), 1), ElementsAre(-2));
-  EXPECT_THAT(ValuesOf("U16", LittleEndian(0xfffe, 2), 1), ElementsAre(65534));
-  EXPECT_THAT(ValuesOf("I32", LittleEndian(0xfffffffe, 4), 1), ElementsAre(-2));
-  EXPECT_THAT(ValuesOf("U32", LittleEndian(0xfffffffe, 4), 1), ElementsAre(4294967294.0));
-  EXPECT_THAT(ValuesOf("I64", LittleEndian(~uint64_t{1}, 8), 1), ElementsAre(-2));
-  EXPECT_THAT(ValuesOf("U64", LittleEndian(7, 8), 1), ElementsAre(7));
-  EXPECT_THAT(ValuesOf("BOOL", std::string("\x00\x01\x05", 3), 3), ElementsAre(0, 1, 1));
-}
-
-TEST(WeightValues, ReadsEightBitFloats) {
-  // The largest, the smallest, one, minus one and a half; NaN.
-  EXPECT_THAT(ValuesOf("F8_E4M3", "\x7e\x01\x38\xbc\x7f", 5), ElementsAre(448, 0x1p-9, 1, -1.5, IsNan()));
-  EXPECT_THAT(ValuesOf("F8_E5M2", "\x7b\x01\x3c\xbe\x7c\x7d", 6),
-              ElementsAre(57344, 0x1p-16, 1, -1.5, std::numeric_limits<double>::infinity(), IsNan()));
 }
 
 }  // namespace

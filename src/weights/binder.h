@@ -1,0 +1,59 @@
+// WeightBinder: takes tensors out of a WeightStore by name and shape. Whatever is missing, misshapen, of a
+// wrong type or left over is collected and thrown as one error, so that nothing is ever left at a random or
+// zero value.
+#pragma once
+
+#include <map>
+#include <set>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/tensor.h"
+#include "kernels/weight_matrix.h"
+#include "weights/lora.h"
+#include "weights/store.h"
+
+namespace qwen_image {
+
+class WeightBinder {
+ public:
+  // `loras`: what is added to the weights; Finish() checks that all of it was.
+  explicit WeightBinder(WeightStore& store, LoraSet* loras = nullptr) : store_(store), loras_(loras) {}
+
+  // Both return something empty (data == nullptr, no elements) when the tensor is missing or does not fit; it
+  // must not be used before Finish() has returned.
+  //
+  // A matrix that stays in the file. `shape` may have more than two dimensions: the last ones are merged into
+  // cols.
+  WeightMatrix Matrix(const std::string& name, const Shape& shape);
+  // A small tensor, copied and converted to float.
+  std::vector<float> Floats(const std::string& name, const Shape& shape);
+
+  // What LoRAs add to the linear layer `name`, whose weight is [out, in].
+  std::vector<LowRankUpdate> Updates(const std::string& name, int64_t out, int64_t in);
+
+  // Tensors that are legal and not needed: `visual.*`, `*.time_conv.*`, … ('*' matches any text).
+  void AllowUnused(std::string_view pattern);
+
+  // Throws Error kBadInput that lists every problem found (all of them up to a readable number, then a
+  // count).
+  void Finish();
+
+ private:
+  // The tensor if it is there with this shape and readable, else null and the problem is noted. Settles the
+  // quantization of packed weights by the shape.
+  const WeightTensor* Take(const std::string& name, const Shape& shape);
+  std::vector<std::string> Unexpected() const;
+  std::string PrefixHint(const std::vector<std::string>& unexpected) const;
+
+  WeightStore& store_;
+  LoraSet* loras_;
+  std::set<std::string> taken_;
+  std::vector<std::string> unused_patterns_;
+  std::map<std::string, Shape> missing_;
+  std::vector<std::string> misshapen_;   // lines of the message
+  std::vector<std::string> unreadable_;  // lines of the message
+};
+
+}  // namespace qwen_image
