@@ -73,7 +73,7 @@ std::string PipelineClass(const Pipeline& pipeline, const GenerateRequest& reque
   const bool repairs = request.mask || request.outpaint.any();
   if (!request.input_images.empty()) {
     if (repairs) return "QwenImageEditInpaintPipeline";
-    return pipeline.variant() == "edit" ? "QwenImageEditPipeline" : "QwenImageEditPlusPipeline";
+    return std::string(PipelineClassOf(pipeline.impl().edit.variant.edit));
   }
   if (!request.init_image) return "QwenImagePipeline";
   return repairs ? "QwenImageInpaintPipeline" : "QwenImageImg2ImgPipeline";

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "core/fail.h"
+#include "families/qwen_image/variant.h"
 #include "files/base64.h"
 #include "http_error.h"
 
@@ -10,8 +11,7 @@ namespace qwen_image::server {
 
 std::string ModelId(const Pipeline& pipeline) {
   const std::string& variant = pipeline.variant();
-  if (variant.empty() || variant == "qwen-image") return "qwen-image";
-  return "qwen-image-" + variant;
+  return Edits(ParseVariant(variant).value_or(Variant::kUnknown)) ? "qwen-image-" + variant : "qwen-image";
 }
 
 HttpResponse FailedJobResponse(const HttpRequest& request, const Job& job) {

@@ -259,7 +259,7 @@ ConversionResult ConvertModel(const ModelFiles& source, const fs::path& target, 
   const ModelParts parts = FindSourceParts(source, options.only);
   LoraSet loras(source.loras);
   const Plan plan = MakePlan(parts, options, source.loras, loras);
-  const Variant variant = RecognizeVariant(parts, plan.zero_cond_t, source.variant);
+  const Variant variant = RecognizeVariant(parts, plan.zero_cond_t, source.variant).variant;
   CheckNotItself(plan, parts.root, folder_path);
 
   WorkingFolder folder(folder_path, Fingerprint(plan), options.overwrite);

@@ -70,10 +70,8 @@ void SetDtype(Json& config, std::string_view dtype) {
   }
 }
 
-std::string PipelineClass(const ModelParts& parts, const Variant& variant) {
-  if (!parts.pipeline_class.empty()) return parts.pipeline_class;
-  if (variant.name == "edit") return "QwenImageEditPipeline";
-  return variant.name.starts_with("edit-") ? "QwenImageEditPlusPipeline" : "QwenImagePipeline";
+std::string PipelineClass(const ModelParts& parts, Variant variant) {
+  return parts.pipeline_class.empty() ? std::string(PipelineClassOf(variant)) : parts.pipeline_class;
 }
 
 }  // namespace
@@ -145,7 +143,7 @@ ModelParts FindSourceParts(const ModelFiles& source, const std::vector<Component
   return parts;
 }
 
-void CopyOtherFiles(const ModelParts& parts, const Variant& variant, const fs::path& to) {
+void CopyOtherFiles(const ModelParts& parts, Variant variant, const fs::path& to) {
   CopyFolder(parts.tokenizer, to / "tokenizer");
   if (parts.scheduler.empty()) {
     MakeFolders(to / "scheduler");

@@ -47,6 +47,6 @@ Json FilesJson(const WeightStore& store);
 
 // Everything of a model but its weights: tokenizer, scheduler, defaults, index. Throws Error kBadInput or
 // kCannotWrite.
-void CopyOtherFiles(const ModelParts& parts, const Variant& variant, const std::filesystem::path& to);
+void CopyOtherFiles(const ModelParts& parts, Variant variant, const std::filesystem::path& to);
 
 }  // namespace qwen_image

@@ -146,25 +146,25 @@ class Doctor {
                                         ReadModelDefaults(parts_.root).pipelines);
     });
     if (!told) return;
-    const Variant& variant = found_.variant;
-    if (variant.name.empty()) {
+    const RecognizedVariant& variant = found_.variant;
+    if (variant.variant == Variant::kUnknown) {
       Note(Health::kNote, "variant",
            fmt::format(
                "cannot tell: {}. --variant says which it is (edits need that; text to picture does not)",
                variant.how));
-    } else if (variant.name == "edit-2511" && !transformer_->config().zero_cond_t) {
+    } else if (variant.variant == Variant::kEdit2511 && !transformer_->config().zero_cond_t) {
       Note(Health::kWarning, "variant",
            "Edit-2511 without its marker (zero_cond_t in config.json, or the tensor "
            "__index_timestep_zero__): other "
            "programs will treat it as Edit-2509");
-    } else if (variant.name == "edit-2509") {
+    } else if (variant.variant == Variant::kEdit2509) {
       Note(Health::kNote, "variant",
            "Edit-2509 by its index; if it is Edit-2511, its zero_cond_t is lost, and --variant edit-2511 "
            "says so");
     }
-    if (!variant.edit.empty() && variant.edit != variant.name)
+    if (variant.edits() && variant.edit != variant.variant)
       Note(Health::kGood, "variant",
-           fmt::format("edits pictures, too, as {} (qwen_image.json)", variant.edit));
+           fmt::format("edits pictures, too, as {} (qwen_image.json)", NameOf(variant.edit)));
   }
 
   void ExamineLoras() {
@@ -189,7 +189,7 @@ class Doctor {
   void ExamineVision() {
     try {
       WeightStore store(parts_.vision_encoder, Component::kVisionEncoder);
-      if (store.tensors().empty() && found_.variant.edit.empty())
+      if (store.tensors().empty() && !found_.variant.edits())
         return Note(Health::kGood, "vision tower", "not there; only edits need it");
       const VisionEncoder vision(std::move(store));
       CheckVisionFits(vision, text_encoder_->config());
@@ -209,7 +209,7 @@ class Doctor {
   void ExaminePictures() {
     Defaults defaults;
     if (!Try("qwen_image.json", [&] {
-          defaults = DefaultsFor(ReadModelDefaults(parts_.root), scheduler_, found_.variant.name);
+          defaults = DefaultsFor(ReadModelDefaults(parts_.root), scheduler_, found_.variant.variant);
         }))
       return;
     UseLightning(loras_, scheduler_, defaults);
@@ -276,8 +276,9 @@ class Doctor {
   }
 
   void Summarize() {
-    const std::string name = found_.variant.name.empty() ? "a model of the Qwen-Image family"
-                                                         : "Qwen-Image, variant " + found_.variant.name;
+    const std::string_view variant = NameOf(found_.variant.variant);
+    const std::string name =
+        variant.empty() ? "a model of the Qwen-Image family" : fmt::format("Qwen-Image, variant {}", variant);
     found_.what = transformer_ ? name : "parts of a model";
   }
 

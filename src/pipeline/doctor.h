@@ -48,7 +48,7 @@ struct DoctorPicture {
 
 struct Diagnosis {
   std::string what;  // in one line
-  Variant variant;
+  RecognizedVariant variant;
   std::vector<DoctorPart> parts;
   std::vector<DoctorFinding> findings;
   std::vector<DoctorPicture> pictures;  // only if the model is whole

@@ -34,14 +34,15 @@ Pipeline::Impl::Impl(const ModelParts& parts, const ModelFiles& files, const Pip
                   options.precision),
       vae(WeightStore(parts.vae, Component::kVae)),
       edit(EditModelOf(parts, transformer, files.variant, own_defaults)),
-      defaults(DefaultsFor(own_defaults, scheduler, edit.variant.name)),
+      variant_name(NameOf(edit.variant.variant)),
+      defaults(DefaultsFor(own_defaults, scheduler, edit.variant.variant)),
       vision_encoder_path(parts.vision_encoder),
       vision_processor(ReadVisionProcessorConfig(parts.root / "processor")),
       pool(options.threads > 0 ? options.threads : DefaultThreadCount()),
       prompts(options.prompt_cache) {
   CheckPartsFit(text_encoder.config(), transformer.config(), vae.config(), parts.root);
   // A copy that has lost its marker was named by its user.
-  if (edit.variant.name == "edit-2511") transformer.UseZeroCondT();
+  if (edit.variant.variant == Variant::kEdit2511) transformer.UseZeroCondT();
   UseLightning(transformer.loras().applied(), scheduler, defaults);
   const DeviceChoice choice = device_choice();
   if (check_memory) CheckDeviceMemory(choice);
@@ -98,8 +99,8 @@ Pipeline::Pipeline(Pipeline&&) noexcept = default;
 Pipeline& Pipeline::operator=(Pipeline&&) noexcept = default;
 
 const Defaults& Pipeline::defaults() const { return impl_->defaults; }
-const std::string& Pipeline::variant() const { return impl_->edit.variant.name; }
-bool Pipeline::edits() const { return !impl_->edit.variant.edit.empty(); }
+const std::string& Pipeline::variant() const { return impl_->variant_name; }
+bool Pipeline::edits() const { return impl_->edit.variant.edits(); }
 const std::vector<AppliedLora>& Pipeline::loras() const { return impl_->transformer.loras().applied(); }
 int Pipeline::threads() const { return impl_->pool.size(); }
 

@@ -46,6 +46,7 @@ struct Pipeline::Impl {
   Transformer transformer;
   Vae vae;
   EditModel edit;
+  std::string variant_name;
   Defaults defaults;
   std::filesystem::path vision_encoder_path;
   VisionProcessorConfig vision_processor;

@@ -53,7 +53,7 @@ Json PicturesIdentity(const Pipeline::Impl& model, const GenerateRequest& reques
   for (const RgbImage& image : request.input_images) json["input_images"].push_back(HashOf(image));
   if (!request.input_images.empty()) {
     json["vision_encoder"] = VisionEncoderIdentity(model);
-    json["edit"] = model.edit.variant.edit;
+    json["edit"] = NameOf(model.edit.variant.edit);
     json["areas"] = {model.edit.areas.vae_area, model.edit.areas.condition_area.value_or(0)};
   }
   if (request.init_image) json["init_image"] = HashOf(*request.init_image);

@@ -63,9 +63,9 @@ ImageSize SizeLike(ImageSize source, const Defaults& defaults) {
 }
 
 void CheckCanEdit(const EditModel& edit, size_t images) {
-  const Variant& variant = edit.variant;
-  if (variant.edit.empty()) {
-    if (variant.name.empty())
+  const RecognizedVariant& variant = edit.variant;
+  if (!variant.edits()) {
+    if (variant.variant == Variant::kUnknown)
       Fail(ErrorKind::kUsage,
            "this model does not say which kind it is ({}); if it is made for editing, say which "
            "variant it is: edit, edit-2509 or edit-2511",
@@ -77,7 +77,7 @@ void CheckCanEdit(const EditModel& edit, size_t images) {
         variant.how);
   }
   constexpr size_t kMostImages = 8;
-  if (variant.edit == "edit" && images > 1)
+  if (variant.edit == Variant::kEdit && images > 1)
     Fail(ErrorKind::kUsage, "Qwen-Image-Edit takes one input image, not {}; Edit-2509 and later take several",
          images);
   if (images > kMostImages)
@@ -110,7 +110,7 @@ void ResolveSize(const GenerateRequest& request, const Defaults& defaults, const
     EditAreas areas = edit.areas;
     // The official pipeline for masks does as that of Qwen-Image-Edit, whatever the model: its template, and
     // one size for the VAE and the vision encoder.
-    if (source || edit.variant.edit == "edit") {
+    if (source || edit.variant.edit == Variant::kEdit) {
       s.edit_template = EditTemplate::kEdit;
       areas.condition_area.reset();
     }
@@ -213,9 +213,9 @@ bool IsDistilled(const SchedulerConfig& scheduler) {
          !scheduler.shift_terminal;
 }
 
-Defaults OfficialDefaults(const SchedulerConfig& scheduler, const std::string& variant) {
+Defaults OfficialDefaults(const SchedulerConfig& scheduler, Variant variant) {
   Defaults defaults;  // as the model's card uses it
-  if (variant == "edit-2509" || variant == "edit-2511") defaults.steps = 40;
+  if (variant == Variant::kEdit2509 || variant == Variant::kEdit2511) defaults.steps = 40;
   if (IsDistilled(scheduler)) {
     defaults.steps = 8;
     defaults.cfg = 1.0;
@@ -223,7 +223,7 @@ Defaults OfficialDefaults(const SchedulerConfig& scheduler, const std::string& v
   return defaults;
 }
 
-Defaults DefaultsFor(const ModelDefaults& own, const SchedulerConfig& scheduler, const std::string& variant) {
+Defaults DefaultsFor(const ModelDefaults& own, const SchedulerConfig& scheduler, Variant variant) {
   Defaults defaults = OfficialDefaults(scheduler, variant);
   defaults.width = own.width.value_or(defaults.width);
   defaults.height = own.height.value_or(defaults.height);

@@ -34,7 +34,7 @@ inline TokenGrid GridOf(ImageSize size) {
 
 // How a model edits.
 struct EditModel {
-  Variant variant;
+  RecognizedVariant variant;
   EditAreas areas;
 };
 
@@ -52,9 +52,9 @@ Schedule ScheduleOf(const SchedulerConfig& scheduler, const Settings& settings);
 bool IsDistilled(const SchedulerConfig& scheduler);
 
 // The defaults of a model without a qwen_image.json, …
-Defaults OfficialDefaults(const SchedulerConfig& scheduler, const std::string& variant = "");
+Defaults OfficialDefaults(const SchedulerConfig& scheduler, Variant variant = Variant::kUnknown);
 // … and with what its qwen_image.json says.
-Defaults DefaultsFor(const ModelDefaults& own, const SchedulerConfig& scheduler, const std::string& variant);
+Defaults DefaultsFor(const ModelDefaults& own, const SchedulerConfig& scheduler, Variant variant);
 
 // With a Lightning LoRA the model is to be run as that was trained: few steps, no guidance, other noise
 // levels. Of several the one with the most steps decides. A model that is distilled itself stays as it is,

@@ -156,7 +156,8 @@ RgbImage Blank(int64_t width, int64_t height) {
 }
 
 EditModel Edits(const std::string& variant) {
-  return {{variant, "told", variant}, {.vae_area = 128 * 128, .condition_area = 64 * 64}};
+  const Variant edit = *ParseVariant(variant);
+  return {{edit, "told", edit}, {.vae_area = 128 * 128, .condition_area = 64 * 64}};
 }
 
 TEST(PictureSettings, StrengthSkipsTheFirstSteps) {
