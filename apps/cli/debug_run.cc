@@ -4,6 +4,7 @@
 
 #include "core/fail.h"
 #include "core/glob.h"
+#include "families/qwen_image/vocabulary.h"
 #include "files/numbers.h"
 #include "files/output_file.h"
 #include "files/text.h"
@@ -42,9 +43,9 @@ std::optional<ValueRange> RangeIn(const ReferenceRun& reference, const std::stri
 }
 
 KnownRanges RangesFor(const Pipeline& pipeline, const ReferenceRun* reference) {
-  if (reference) return [reference](const std::string& name) { return RangeIn(*reference, name); };
+  if (reference) return [reference](std::string_view name) { return RangeIn(*reference, std::string(name)); };
   const TransformerConfig& config = pipeline.impl().transformer.config();
-  if (config.num_layers == 60 && config.inner_dim() == 3072) return QwenImageRange;
+  if (config.num_layers == 60 && config.inner_dim() == 3072) return kQwenImageCheckpointNames.known_range;
   return {};
 }
 
@@ -88,7 +89,7 @@ DebugRun::DebugRun(const DebugOptions& options) : options_(options) {
 
 void DebugRun::Watch(const Pipeline& pipeline) {
   if (options_.trace.empty()) return;
-  tracer_ = std::make_unique<RunTracer>(CheckpointSelection(options_.checkpoints),
+  tracer_ = std::make_unique<RunTracer>(kQwenImageCheckpointNames, CheckpointSelection(options_.checkpoints),
                                         RangesFor(pipeline, reference()), sink());
 }
 
