@@ -4,7 +4,6 @@
 
 #include "core/fail.h"
 #include "core/glob.h"
-#include "families/qwen_image/vocabulary.h"
 #include "files/numbers.h"
 #include "files/output_file.h"
 #include "files/text.h"
@@ -44,9 +43,8 @@ std::optional<ValueRange> RangeIn(const ReferenceRun& reference, const std::stri
 
 KnownRanges RangesFor(const Pipeline& pipeline, const ReferenceRun* reference) {
   if (reference) return [reference](std::string_view name) { return RangeIn(*reference, std::string(name)); };
-  const TransformerConfig& config = pipeline.impl().transformer.config();
-  if (config.num_layers == 60 && config.inner_dim() == 3072) return kQwenImageCheckpointNames.known_range;
-  return {};
+  const Model& model = *pipeline.impl().model;
+  return model.published_size() ? KnownRanges(model.vocabulary().checkpoints->known_range) : KnownRanges();
 }
 
 // What fits nothing is a slip of the pen, better told before a long run than after it.
@@ -89,7 +87,8 @@ DebugRun::DebugRun(const DebugOptions& options) : options_(options) {
 
 void DebugRun::Watch(const Pipeline& pipeline) {
   if (options_.trace.empty()) return;
-  tracer_ = std::make_unique<RunTracer>(kQwenImageCheckpointNames, CheckpointSelection(options_.checkpoints),
+  tracer_ = std::make_unique<RunTracer>(*pipeline.impl().model->vocabulary().checkpoints,
+                                        CheckpointSelection(options_.checkpoints),
                                         RangesFor(pipeline, reference()), sink());
 }
 

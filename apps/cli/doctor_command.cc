@@ -76,7 +76,7 @@ std::string SecondsText(double seconds) {
 
 std::string DiagnosisText(const Diagnosis& found, const TextStyle& style) {
   std::string text = fmt::format("{}\n", style.Bold(found.what));
-  if (found.variant.variant != Variant::kUnknown) text += fmt::format("  told by {}\n", found.variant.how);
+  if (!found.variant.name.empty()) text += fmt::format("  told by {}\n", found.variant.how);
   TextTable parts(
       {{"part", false}, {"size"}, {"parameters"}, {"stored as", false}, {"", false}, {"where", false}});
   for (const DoctorPart& part : found.parts) {
@@ -88,7 +88,7 @@ std::string DiagnosisText(const Diagnosis& found, const TextStyle& style) {
     for (const std::string& line : parts.Lines()) text += line + "\n";
     text += "\n";
   }
-  for (const DoctorFinding& finding : found.findings) {
+  for (const Finding& finding : found.findings) {
     const std::string line = fmt::format("{}: {}", finding.subject, Shortened(finding.text));
     // Lists of the library keep their lines; the mark takes the place of the first indentation.
     const std::string indent(kMarkWidth, ' ');
@@ -112,15 +112,15 @@ std::string DiagnosisText(const Diagnosis& found, const TextStyle& style) {
 }
 
 Json DiagnosisJson(const Diagnosis& found) {
-  Json json = {
-      {"usable", found.usable()},
-      {"what", found.what},
-      {"variant", found.variant.variant == Variant::kUnknown ? Json() : Json(NameOf(found.variant.variant))},
-      {"variant_told_by", found.variant.how},
-      {"available_memory", found.available_memory},
-      {"parts", Json::array()},
-      {"findings", Json::array()},
-      {"pictures", Json::array()}};
+  Json json = {{"usable", found.usable()},
+               {"what", found.what},
+               {"variant", found.variant.name.empty() ? Json() : Json(found.variant.name)},
+               {"variant_told_by", found.variant.how},
+               {"available_memory", found.available_memory},
+               {"timed_product", found.timed_product.empty() ? Json() : Json(found.timed_product)},
+               {"parts", Json::array()},
+               {"findings", Json::array()},
+               {"pictures", Json::array()}};
   for (const DoctorPart& part : found.parts) {
     json["parts"].push_back({{"name", part.name},
                              {"path", part.path.string()},
@@ -130,7 +130,7 @@ Json DiagnosisJson(const Diagnosis& found) {
                              {"bytes", part.bytes},
                              {"text", part.text}});
   }
-  for (const DoctorFinding& finding : found.findings) {
+  for (const Finding& finding : found.findings) {
     json["findings"].push_back(
         {{"health", NameOf(finding.health)}, {"subject", finding.subject}, {"text", finding.text}});
   }

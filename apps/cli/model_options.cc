@@ -8,11 +8,11 @@
 #endif
 
 #include "core/fail.h"
+#include "families/qwen_image/variant.h"
 #include "files/numbers.h"
 #include "files/text.h"
 #include "hub/hub_cache.h"
 #include "hub/hub_environment.h"
-#include "families/qwen_image/variant.h"
 
 namespace qwen_image {
 namespace {

@@ -3,16 +3,13 @@
 #include <utility>
 
 #include "core/fail.h"
-#include "families/qwen_image/variant.h"
 #include "files/base64.h"
 #include "http_error.h"
+#include "pipeline/pipeline_impl.h"
 
 namespace qwen_image::server {
 
-std::string ModelId(const Pipeline& pipeline) {
-  const std::string& variant = pipeline.variant();
-  return Edits(ParseVariant(variant).value_or(Variant::kUnknown)) ? "qwen-image-" + variant : "qwen-image";
-}
+std::string ModelId(const Pipeline& pipeline) { return pipeline.impl().model->id(); }
 
 HttpResponse FailedJobResponse(const HttpRequest& request, const Job& job) {
   // Not a status that clients answer by asking again: somebody did not want the picture.
