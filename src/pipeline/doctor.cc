@@ -5,7 +5,6 @@
 #include <memory>
 
 #include "core/fail.h"
-#include "model/tokenizer.h"
 #include "pipeline/doctor_estimate.h"
 #include "pipeline/memory_check.h"
 #include "weights/memory.h"
@@ -84,12 +83,8 @@ class Doctor {
     ExamineWeights(Component::kTransformer, parts_.transformer, opened_.transformer);
     ExamineWeights(Component::kTextEncoder, parts_.text_encoder, opened_.text_encoder);
     ExamineWeights(Component::kVae, parts_.vae, opened_.vae);
-    ExaminePart("tokenizer", parts_.tokenizer, [&](DoctorPart& part) {
-      const Tokenizer tokenizer(parts_.tokenizer);
-      part.text =
-          fmt::format("{} tokens{}", tokenizer.vocabulary_size(),
-                      parts_.tokenizer == parts_.text_encoder ? ", inside the text encoder's file" : "");
-    });
+    ExaminePart("tokenizer", parts_.tokenizer,
+                [&](DoctorPart& part) { part.text = family_->ExamineTokenizer(parts_); });
     if (parts_.scheduler.empty()) {
       if (parts_.pipeline_class.empty())
         Note(Health::kNote, "scheduler",

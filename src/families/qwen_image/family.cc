@@ -10,6 +10,7 @@
 #include "families/qwen_image/model.h"
 #include "families/qwen_image/parts_fit.h"
 #include "families/qwen_image/vocabulary.h"
+#include "model/tokenizer.h"
 #include "weights/recognize.h"
 #include "weights/variant.h"
 
@@ -105,8 +106,9 @@ class QwenImage final : public Family {
 
   bool Recognises(const ModelParts& parts) const override {
     try {
-      WeightStore(parts.transformer, Component::kTransformer);  // which refuses other models
-      return !parts.transformer.empty();
+      const WeightStore store(parts.transformer, Component::kTransformer);  // which refuses other models
+      return std::any_of(store.files().begin(), store.files().end(),
+                         [](const auto& file) { return HasNamesOf(*file, Component::kTransformer); });
     } catch (const Error&) {
       return false;
     }
@@ -129,6 +131,11 @@ class QwenImage final : public Family {
         break;  // a part of the text encoder
     }
     Fail(ErrorKind::kInternal, "the {} is no part by itself", NameOf(component));
+  }
+
+  std::string ExamineTokenizer(const ModelParts& parts) const override {
+    return fmt::format("{} tokens{}", Tokenizer(parts.tokenizer).vocabulary_size(),
+                       parts.tokenizer == parts.text_encoder ? ", inside the text encoder's file" : "");
   }
 
   void CheckFit(const OpenedParts& opened, const std::filesystem::path& root) const override {
