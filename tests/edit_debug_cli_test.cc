@@ -132,6 +132,19 @@ TEST_F(EditDebug, ReprosOfTheTransformerAndTheVaeEncoderWork) {
   }
 }
 
+// A model that draws from text may say in qwen_image.json that it edits, too, and as what.
+TEST_F(EditDebug, TheManifestNamesThePipelineThatTheModelEditsAs) {
+  const ModelCopy model(Path("both"));
+  model.Edit("qwen_image.json", "edit-2509", "edit");
+  const RunResult drawn = Run({"generate", "x", "-q", "--size", "32x32", "--steps", "1", "-o", "in.png"});
+  ASSERT_EQ(drawn.exit_code, 0) << drawn.err;
+  const RunResult result = Run({"--debug=both", "--checkpoints", "boundaries", "edit", "x", "-i", "in.png",
+                                "-q", "--steps", "1", "-m", model.path().string(), "-o", "out.png"});
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_EQ(ReadJsonFile(Path("debug_artifacts/both/cpp/manifest.json")).at("pipeline"),
+            "QwenImageEditPipeline");
+}
+
 TEST_F(EditDebug, CommandsAreNotMixedUp) {
   Use(kEdit);
   ExpectRefused({"--debug=micro_edit", "generate", "-m", Model(kEdit)}, kUsage, "use the command edit");

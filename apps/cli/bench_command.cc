@@ -35,10 +35,7 @@ struct Line {
   int64_t device_memory = 0;  // MLX's peak
 };
 
-bool IsFullSize(const Pipeline& pipeline) {
-  const TransformerConfig& config = pipeline.impl().transformer.config();
-  return config.num_layers == 60 && config.inner_dim() == 3072;
-}
+bool IsFullSize(const Pipeline& pipeline) { return pipeline.impl().model->published_size(); }
 
 const FigureToBeat* FigureFor(const Picture& p) {
   for (const FigureToBeat& figure : kFiguresToBeat) {

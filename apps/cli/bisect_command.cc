@@ -5,6 +5,7 @@
 
 #include "core/fail.h"
 #include "debug_run.h"
+#include "families/checkpoint_names.h"
 #include "files/text.h"
 #include "generate_jobs.h"
 #include "model_options.h"
@@ -88,16 +89,12 @@ class Runner {
   const CancelFlag& cancel_;
 };
 
-// "transformer/step000/transformer_blocks.0.attn.to_q" → the tensors transformer_blocks.0.attn.to_q.*
+// The weights of the module that a checkpoint names.
 std::vector<std::string> WeightsOf(const Pipeline& pipeline, const std::string& component,
                                    const std::string& operation) {
-  const Pipeline::Impl& model = pipeline.impl();
-  const WeightStore* store = component == "text_encoder"  ? &model.text_encoder.store()
-                             : component == "transformer" ? &model.transformer.store()
-                             : component == "vae"         ? &model.vae.store()
-                                                          : nullptr;
-  if (!store) return {};
-  const std::string module = operation.substr(operation.rfind('/') + 1);
+  if (component.empty()) return {};
+  const WeightStore* store = pipeline.impl().model->StoreOf(ParseComponent(component));
+  const std::string module(ModuleOf(operation));
   std::vector<std::string> names;
   for (const auto& [name, tensor] : store->tensors()) {
     if (name.starts_with(module + ".")) names.push_back(name);

@@ -42,10 +42,9 @@ std::optional<ValueRange> RangeIn(const ReferenceRun& reference, const std::stri
 }
 
 KnownRanges RangesFor(const Pipeline& pipeline, const ReferenceRun* reference) {
-  if (reference) return [reference](const std::string& name) { return RangeIn(*reference, name); };
-  const TransformerConfig& config = pipeline.impl().transformer.config();
-  if (config.num_layers == 60 && config.inner_dim() == 3072) return QwenImageRange;
-  return {};
+  if (reference) return [reference](std::string_view name) { return RangeIn(*reference, std::string(name)); };
+  const Model& model = *pipeline.impl().model;
+  return model.published_size() ? KnownRanges(model.vocabulary().checkpoints->known_range) : KnownRanges();
 }
 
 // What fits nothing is a slip of the pen, better told before a long run than after it.
@@ -88,7 +87,8 @@ DebugRun::DebugRun(const DebugOptions& options) : options_(options) {
 
 void DebugRun::Watch(const Pipeline& pipeline) {
   if (options_.trace.empty()) return;
-  tracer_ = std::make_unique<RunTracer>(CheckpointSelection(options_.checkpoints),
+  tracer_ = std::make_unique<RunTracer>(*pipeline.impl().model->vocabulary().checkpoints,
+                                        CheckpointSelection(options_.checkpoints),
                                         RangesFor(pipeline, reference()), sink());
 }
 

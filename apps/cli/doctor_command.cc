@@ -88,7 +88,7 @@ std::string DiagnosisText(const Diagnosis& found, const TextStyle& style) {
     for (const std::string& line : parts.Lines()) text += line + "\n";
     text += "\n";
   }
-  for (const DoctorFinding& finding : found.findings) {
+  for (const Finding& finding : found.findings) {
     const std::string line = fmt::format("{}: {}", finding.subject, Shortened(finding.text));
     // Lists of the library keep their lines; the mark takes the place of the first indentation.
     const std::string indent(kMarkWidth, ' ');
@@ -117,6 +117,7 @@ Json DiagnosisJson(const Diagnosis& found) {
                {"variant", found.variant.name.empty() ? Json() : Json(found.variant.name)},
                {"variant_told_by", found.variant.how},
                {"available_memory", found.available_memory},
+               {"timed_product", found.timed_product.empty() ? Json() : Json(found.timed_product)},
                {"parts", Json::array()},
                {"findings", Json::array()},
                {"pictures", Json::array()}};
@@ -129,7 +130,7 @@ Json DiagnosisJson(const Diagnosis& found) {
                              {"bytes", part.bytes},
                              {"text", part.text}});
   }
-  for (const DoctorFinding& finding : found.findings) {
+  for (const Finding& finding : found.findings) {
     json["findings"].push_back(
         {{"health", NameOf(finding.health)}, {"subject", finding.subject}, {"text", finding.text}});
   }

@@ -68,17 +68,6 @@ void RefuseUnwatchable(const GenerateOptions& o) {
     Fail(ErrorKind::kUsage, "--debug and --trace watch every step; leave out {}, which skips some", option);
 }
 
-// diffusers' class for such a run.
-std::string PipelineClass(const Pipeline& pipeline, const GenerateRequest& request) {
-  const bool repairs = request.mask || request.outpaint.any();
-  if (!request.input_images.empty()) {
-    if (repairs) return "QwenImageEditInpaintPipeline";
-    return pipeline.variant() == "edit" ? "QwenImageEditPipeline" : "QwenImageEditPlusPipeline";
-  }
-  if (!request.init_image) return "QwenImagePipeline";
-  return repairs ? "QwenImageInpaintPipeline" : "QwenImageImg2ImgPipeline";
-}
-
 // The size is the one that was drawn at, which the tensors have.
 RunSettings SettingsOf(const Picture& p, const GenerateOptions& o, const std::string& pipeline_class) {
   return {.prompt = p.prompt,
@@ -190,7 +179,8 @@ int RunGenerate(GenerateOptions options, const DebugOptions& debug_options, cons
     } else if (!options.quiet) {
       PrintSummary(job, picture, pipeline);
     }
-    passed = debug.Finish(SettingsOf(picture, options, PipelineClass(pipeline, request)), options, pipeline);
+    passed = debug.Finish(SettingsOf(picture, options, pipeline.impl().model->PipelineClass(request)),
+                          options, pipeline);
   }
   return passed ? 0 : 1;
 }

@@ -8,11 +8,11 @@
 #endif
 
 #include "core/fail.h"
+#include "families/qwen_image/variant.h"
 #include "files/numbers.h"
 #include "files/text.h"
 #include "hub/hub_cache.h"
 #include "hub/hub_environment.h"
-#include "weights/variant.h"
 
 namespace qwen_image {
 namespace {
@@ -79,7 +79,7 @@ void AddModelOptions(CLI::App& command, ModelFiles& files) {
   command
       .add_option("--variant", files.variant,
                   "What the model is, where its files do not tell: qwen-image, edit, edit-2509, edit-2511")
-      ->check(CLI::IsMember(kVariantNames))
+      ->check(CLI::IsMember(VariantNames()))
       ->group(group);
   command
       .add_option_function<std::vector<std::string>>(

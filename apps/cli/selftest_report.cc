@@ -3,9 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <cmath>
+#include <span>
 
+#include "families/checkpoint_names.h"
 #include "files/text.h"
 #include "parity/criterion.h"
 #include "parity/level.h"
@@ -22,28 +23,31 @@ namespace {
 constexpr double kFastBlockNmse = 1e-3;
 constexpr double kFastPsnr = 40;
 
-constexpr const char *kTextEncoder = "text encoder", *kVisionEncoder = "vision encoder",
-                     *kTransformer = "transformer", *kVaeEncoder = "VAE encoder",
-                     *kVaeDecoder = "VAE decoder";
-
-constexpr std::array<std::string_view, 5> kStages = {kVisionEncoder, kTextEncoder, kVaeEncoder, kTransformer,
-                                                     kVaeDecoder};  // in the order of a run
-
-// Empty for what is no device's work: tokens, noise levels, the steps between.
-std::string StageOf(const std::string& checkpoint) {
-  const std::string component = ComponentOf(checkpoint);
-  const std::string module = checkpoint.substr(checkpoint.rfind('/') + 1);
-  if (component == "text_encoder") return module.starts_with("model.visual") ? kVisionEncoder : kTextEncoder;
-  if (checkpoint.ends_with("prompt_embeds")) return kTextEncoder;
-  if (component == "transformer" || checkpoint.starts_with("noise_pred_step")) return kTransformer;
-  if (component == "vae")
-    return module.starts_with("encoder") || module == "quant_conv" ? kVaeEncoder : kVaeDecoder;
-  return component == "image" ? kVaeDecoder : "";
+std::span<const StageNames> StagesOf(const Comparison& comparison) {
+  std::vector<std::string> names;
+  for (const TensorComparison& t : comparison.tensors) names.push_back(t.name);
+  return NamesFor(names).stages;
 }
 
-// The VAE computes in float32 at every precision.
-bool IsRounded(const std::string& stage) {
-  return stage == kTextEncoder || stage == kVisionEncoder || stage == kTransformer;
+bool Has(const StageNames& stage, std::string_view component, std::string_view module) {
+  return stage.component == component &&
+         (stage.prefixes.empty() || std::any_of(stage.prefixes.begin(), stage.prefixes.end(),
+                                                [&](std::string_view p) { return module.starts_with(p); }));
+}
+
+// Null for what is no device's work: tokens, noise levels, the steps between.
+const StageNames* StageOf(std::span<const StageNames> stages, const std::string& checkpoint) {
+  if (checkpoint == "image_latents") return nullptr;  // the pipeline draws and packs them
+  std::string component = ComponentOf(checkpoint);
+  std::string_view module = ModuleOf(checkpoint);
+  if (const std::string_view maker = MakerOf(checkpoint); !maker.empty()) {
+    component = maker;
+    module = "";  // what a component returns is the work of its last stage
+  }
+  // Stages with prefixes come before the one that has the rest of their component.
+  const auto found = std::find_if(stages.begin(), stages.end(),
+                                  [&](const StageNames& stage) { return Has(stage, component, module); });
+  return found == stages.end() ? nullptr : &*found;
 }
 
 void Loosen(TensorComparison& tensor) {
@@ -86,15 +90,16 @@ Json Number(double value) { return std::isfinite(value) ? Json(value) : Json(); 
 void SelftestResult::Add(const Comparison& comparison) {
   missing.insert(missing.end(), comparison.missing.begin(), comparison.missing.end());
   missing.insert(missing.end(), comparison.extra.begin(), comparison.extra.end());
+  const std::span<const StageNames> known = StagesOf(comparison);
   if (stages.empty())
-    for (const std::string_view name : kStages) stages.push_back({.name = std::string(name)});
+    for (const StageNames& stage : known) stages.push_back({.name = std::string(stage.title)});
   for (const TensorComparison& compared : comparison.tensors) {
-    const std::string name = StageOf(compared.name);
-    if (name.empty()) continue;
+    const StageNames* names = StageOf(known, compared.name);
+    if (!names) continue;
     TensorComparison tensor = compared;
-    if (precision == Precision::kFast && IsRounded(name)) Loosen(tensor);
+    if (precision == Precision::kFast && names->rounds) Loosen(tensor);
     const auto stage =
-        std::find_if(stages.begin(), stages.end(), [&](const auto& s) { return s.name == name; });
+        std::find_if(stages.begin(), stages.end(), [&](const auto& s) { return s.name == names->title; });
     ++stage->tensors;
     stage->failed += tensor.passed ? 0 : 1;
     if (tensor.error && !(tensor.error->max_abs <= stage->max_abs)) stage->max_abs = tensor.error->max_abs;

@@ -11,7 +11,7 @@
 #include "files/base64.h"
 #include "files/text.h"
 #include "http_error.h"
-#include "pipeline/settings.h"
+#include "pipeline/pipeline_impl.h"
 #include "weights/memory.h"
 
 namespace qwen_image::server {
@@ -81,18 +81,18 @@ Json OurSettings(const Fields& fields, const Json& body) {
 
 // Tools offer sides in steps of 8; the next smaller one of ours is near enough, if it is said. A note, or
 // nothing.
-std::string RoundSides(Json& settings) {
+std::string RoundSides(Json& settings, int64_t multiple) {
   std::string note;
   for (const char* name : {"width", "height"}) {
     if (!settings.contains(name) || !settings[name].is_number_integer()) continue;
     const auto asked = settings[name].get<int64_t>();
-    if (asked <= 0 || asked % kTheirUnit != 0 || asked % kPixelsPerToken == 0) continue;
-    const int64_t side = std::max(asked - kTheirUnit, kPixelsPerToken);
+    if (asked <= 0 || asked % kTheirUnit != 0 || asked % multiple == 0) continue;
+    const int64_t side = std::max(asked - kTheirUnit, multiple);
     settings[name] = side;
     note +=
         fmt::format("{}a {} of {} instead of {}", note.empty() ? "drawn with " : " and ", name, side, asked);
   }
-  return note.empty() ? note : note + fmt::format(": the model's sides are multiples of {}", kPixelsPerToken);
+  return note.empty() ? note : note + fmt::format(": the model's sides are multiples of {}", multiple);
 }
 
 // One line per setting, as such tools keep it with a picture.
@@ -181,7 +181,7 @@ Reply Draw(const HttpRequest& request, const Pipeline& pipeline, Jobs& jobs, boo
   } else {
     settings.erase("strength");  // there of a second pass, which is off
   }
-  const std::string note = RoundSides(settings);
+  const std::string note = RoundSides(settings, pipeline.impl().geometry().side_multiple);
   JobRequest job = MakeJobRequest(Fields(settings), pictures, pipeline);
   if (!note.empty()) job.notes.push_back(note);
   for (const char* picture : {"init_images", "mask"}) body.erase(picture);  // theirs are not sent back either

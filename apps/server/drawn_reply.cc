@@ -5,14 +5,11 @@
 #include "core/fail.h"
 #include "files/base64.h"
 #include "http_error.h"
+#include "pipeline/pipeline_impl.h"
 
 namespace qwen_image::server {
 
-std::string ModelId(const Pipeline& pipeline) {
-  const std::string& variant = pipeline.variant();
-  if (variant.empty() || variant == "qwen-image") return "qwen-image";
-  return "qwen-image-" + variant;
-}
+std::string ModelId(const Pipeline& pipeline) { return pipeline.impl().model->id(); }
 
 HttpResponse FailedJobResponse(const HttpRequest& request, const Job& job) {
   // Not a status that clients answer by asking again: somebody did not want the picture.

@@ -10,7 +10,7 @@
 #include "files/base64.h"
 #include "files/numbers.h"
 #include "files/text.h"
-#include "pipeline/settings.h"
+#include "pipeline/pipeline_impl.h"
 #include "qwen_image/image_file.h"
 
 namespace qwen_image::server {
@@ -161,8 +161,9 @@ void CheckPixels(const Fields& fields, GenerateRequest& request, const Pipeline&
   std::string message = fmt::format("a picture of {}x{} has {} pixels; this server draws at most {}", width,
                                     height, width * height, limits.pixels);
   const double factor = std::sqrt(static_cast<double>(limits.pixels) / static_cast<double>(width * height));
+  const int64_t multiple = pipeline.impl().geometry().side_multiple;
   const auto side = [&](int64_t asked) {
-    return static_cast<int64_t>(static_cast<double>(asked) * factor) / kPixelsPerToken * kPixelsPerToken;
+    return static_cast<int64_t>(static_cast<double>(asked) * factor) / multiple * multiple;
   };
   const std::string field = SizeField(fields, request);
   request.width = side(width);

@@ -1,12 +1,32 @@
 #include "families/vocabulary.h"
 
-#include "families/qwen_image/vocabulary.h"
+#include <vector>
 
 namespace qwen_image {
 
-std::span<const Vocabulary* const> Vocabularies() {
-  static constexpr const Vocabulary* kAll[] = {&kQwenImageVocabulary};
-  return kAll;
+#define FAMILY(vocabulary, family) extern const Vocabulary vocabulary;
+#include "families/table.def"
+#undef FAMILY
+
+namespace {
+
+std::vector<const Vocabulary*>& All() {
+  static std::vector<const Vocabulary*> all = {
+#define FAMILY(vocabulary, family) &vocabulary,
+#include "families/table.def"
+#undef FAMILY
+  };
+  return all;
 }
+
+}  // namespace
+
+std::span<const Vocabulary* const> Vocabularies() { return All(); }
+
+ScopedVocabulary::ScopedVocabulary(const Vocabulary& vocabulary) : vocabulary_(vocabulary) {
+  All().push_back(&vocabulary);
+}
+
+ScopedVocabulary::~ScopedVocabulary() { std::erase(All(), &vocabulary_); }
 
 }  // namespace qwen_image

@@ -17,7 +17,19 @@ struct Vocabulary {
   const CheckpointNames* checkpoints = nullptr;
 };
 
-// All families that this program knows.
+// All families that this program knows: those of table.def, and those of tests. Never empty.
 std::span<const Vocabulary* const> Vocabularies();
+
+// A family that is known as long as this object lives: for tests, which have one thread then.
+class ScopedVocabulary {
+ public:
+  explicit ScopedVocabulary(const Vocabulary& vocabulary);
+  ~ScopedVocabulary();
+  ScopedVocabulary(const ScopedVocabulary&) = delete;
+  ScopedVocabulary& operator=(const ScopedVocabulary&) = delete;
+
+ private:
+  const Vocabulary& vocabulary_;
+};
 
 }  // namespace qwen_image

@@ -121,4 +121,23 @@ void EulerStep(const Schedule& schedule, int64_t step, const Tensor& velocity, T
   for (int64_t j = 0; j < latents.size(); ++j) latents[j] += dt * velocity[j];
 }
 
+bool IsDistilled(const SchedulerConfig& scheduler) {
+  return scheduler.use_dynamic_shifting && scheduler.base_shift == scheduler.max_shift &&
+         !scheduler.shift_terminal;
+}
+
+Json SchedulerConfigJson(const SchedulerConfig& config) {
+  return {{"_class_name", "FlowMatchEulerDiscreteScheduler"},
+          {"base_image_seq_len", config.base_image_seq_len},
+          {"base_shift", config.base_shift},
+          {"max_image_seq_len", config.max_image_seq_len},
+          {"max_shift", config.max_shift},
+          {"num_train_timesteps", config.num_train_timesteps},
+          {"shift", config.shift},
+          {"shift_terminal", config.shift_terminal ? Json(*config.shift_terminal) : Json()},
+          {"time_shift_type",
+           config.time_shift_type == SchedulerConfig::TimeShift::kLinear ? "linear" : "exponential"},
+          {"use_dynamic_shifting", config.use_dynamic_shifting}};
+}
+
 }  // namespace qwen_image

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "core/tensor.h"
+#include "files/json.h"
 
 namespace qwen_image {
 
@@ -23,10 +24,14 @@ struct SchedulerConfig {
 };
 
 SchedulerConfig ReadSchedulerConfig(const std::filesystem::path& folder);
+Json SchedulerConfigJson(const SchedulerConfig& config);  // as diffusers writes it
 // Of Qwen-Image as published, for models whose files bring none.
 SchedulerConfig OfficialScheduler();
 // Of models distilled to a few steps: the same shift, ln 3, for all sizes.
 SchedulerConfig LightningScheduler();
+
+// Distilled models (Lightning) bring a schedule with a constant shift and no terminal; they need no guidance.
+bool IsDistilled(const SchedulerConfig& scheduler);
 
 struct Schedule {
   std::vector<float> sigmas;     // [steps + 1], from 1 down to 0

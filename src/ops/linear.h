@@ -8,7 +8,8 @@
 #include "kernels/int8/weights.h"
 #include "kernels/weight_matrix.h"
 #include "qwen_image/qwen_image.h"
-#include "weights/store.h"
+#include "weights/binder.h"
+#include "weights/lora.h"
 
 namespace qwen_image {
 

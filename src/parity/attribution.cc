@@ -13,42 +13,6 @@
 namespace qwen_image {
 namespace {
 
-struct RoleName {
-  std::string_view module, role;
-};
-
-// The matrices of a block, by what they are called inside it.
-constexpr RoleName kMatrices[] = {{"attn.to_q", "img q"},
-                                  {"attn.to_k", "img k"},
-                                  {"attn.to_v", "img v"},
-                                  {"attn.to_out.0", "img out"},
-                                  {"attn.add_q_proj", "txt q"},
-                                  {"attn.add_k_proj", "txt k"},
-                                  {"attn.add_v_proj", "txt v"},
-                                  {"attn.to_add_out", "txt out"},
-                                  {"img_mlp.net.0.proj", "img FFN up"},
-                                  {"img_mlp.net.2", "img FFN down"},
-                                  {"txt_mlp.net.0.proj", "txt FFN up"},
-                                  {"txt_mlp.net.2", "txt FFN down"},
-                                  {"img_mod.1", "img modulation"},
-                                  {"txt_mod.1", "txt modulation"},
-                                  {"self_attn.q_proj", "q"},
-                                  {"self_attn.k_proj", "k"},
-                                  {"self_attn.v_proj", "v"},
-                                  {"self_attn.o_proj", "out"},
-                                  {"mlp.gate_proj", "FFN gate"},
-                                  {"mlp.up_proj", "FFN up"},
-                                  {"mlp.down_proj", "FFN down"},
-                                  {"img_in", "in and out"},
-                                  {"txt_in", "in and out"},
-                                  {"proj_out", "in and out"},
-                                  {"norm_out.linear", "in and out"},
-                                  {"time_text_embed.timestep_embedder.linear_1", "in and out"},
-                                  {"time_text_embed.timestep_embedder.linear_2", "in and out"}};
-
-constexpr std::string_view kBlockLists[] = {"transformer_blocks", "model.language_model.layers",
-                                            "decoder.up_blocks", "encoder.down_blocks"};
-
 // A recipe is worth its trouble if few matrices make most of the error.
 constexpr double kWantedShare = 0.5;
 constexpr double kMostMatrices = 0.4;
@@ -61,8 +25,15 @@ struct Sample {
   std::optional<double> accumulated, isolated;
 };
 
-void AddSamples(const Comparison& comparison, std::optional<double> Sample::*error,
-                std::map<std::string, Sample>* samples, int64_t* left_out) {
+const CheckpointNames& NamesIn(const Comparison& comparison) {
+  std::vector<std::string> checkpoints;
+  for (const TensorComparison& t : comparison.tensors) checkpoints.push_back(t.name);
+  return NamesFor(checkpoints);
+}
+
+void AddSamples(const Comparison& comparison, const CheckpointNames& names,
+                std::optional<double> Sample::*error, std::map<std::string, Sample>* samples,
+                int64_t* left_out) {
   for (const TensorComparison& t : comparison.tensors) {
     if (LevelOf(t.name) == CheckpointLevel::kBoundaries || t.name.find('/') == t.name.npos) continue;
     if (!t.error || !std::isfinite(t.error->nmse)) {
@@ -71,7 +42,7 @@ void AddSamples(const Comparison& comparison, std::optional<double> Sample::*err
     }
     Sample& sample = (*samples)[t.name];
     if (sample.elements == 0)
-      sample = {.role = RoleOf(t.name), .elements = static_cast<double>(ElementCount(t.ref.shape))};
+      sample = {.role = RoleOf(names, t.name), .elements = static_cast<double>(ElementCount(t.ref.shape))};
     sample.*error = t.error->nmse;
   }
 }
@@ -229,35 +200,29 @@ Json RowsJson(const std::vector<AttributedError>& rows) {
 
 }  // namespace
 
-CheckpointRole RoleOf(std::string_view checkpoint) {
+CheckpointRole RoleOf(const CheckpointNames& names, std::string_view checkpoint) {
   CheckpointRole result{.component = ComponentOf(checkpoint)};
-  std::string_view module = checkpoint.substr(checkpoint.rfind('/') + 1);
-  for (const std::string_view list : kBlockLists) {
-    if (!module.starts_with(list) || module.size() <= list.size() + 1 || module[list.size()] != '.') continue;
-    const std::string_view rest = module.substr(list.size() + 1);
-    const size_t digits = std::min(rest.find_first_not_of("0123456789"), rest.size());
-    if (digits == 0 || digits > 9) continue;
-    result.blocks = list;
-    result.block = std::stoll(std::string(rest.substr(0, digits)));
-    module = rest.substr(digits);
+  std::string_view module = ModuleOf(checkpoint);
+  const std::optional<BlockName> block = ParseBlockName(names, checkpoint);
+  if (block) {
+    result.blocks = block->list;
+    result.block = block->index;
+    module = block->rest;
     if (module.starts_with('.')) module.remove_prefix(1);
-    break;
   }
   result.module = module;
-  result.role = module.find("norm") != module.npos ? "norm" : "other";
-  for (const RoleName& matrix : kMatrices) {
-    if (module != matrix.module) continue;
-    result.role = matrix.role;
-    result.is_matrix = true;
-  }
+  const std::string_view role = MatrixRoleOf(names, module);
+  result.is_matrix = !role.empty();
+  result.role = result.is_matrix ? role : module.find("norm") != module.npos ? "norm" : "other";
   return result;
 }
 
 Attribution Attribute(const Comparison* accumulated, const Comparison* isolated) {
   Attribution result;
   std::map<std::string, Sample> samples;
-  if (accumulated) AddSamples(*accumulated, &Sample::accumulated, &samples, &result.left_out);
-  if (isolated) AddSamples(*isolated, &Sample::isolated, &samples, &result.left_out);
+  const CheckpointNames& names = NamesIn(accumulated ? *accumulated : isolated ? *isolated : Comparison());
+  if (accumulated) AddSamples(*accumulated, names, &Sample::accumulated, &samples, &result.left_out);
+  if (isolated) AddSamples(*isolated, names, &Sample::isolated, &samples, &result.left_out);
   std::map<std::pair<std::string, std::string>, GroupSum> roles;
   std::map<std::tuple<std::string, std::string, int64_t>, GroupSum> blocks;
   for (const auto& [name, sample] : samples) {

@@ -12,6 +12,7 @@
 #include <string_view>
 #include <vector>
 
+#include "families/checkpoint_names.h"
 #include "parity/comparison.h"
 
 namespace qwen_image {
@@ -26,7 +27,7 @@ struct CheckpointRole {
   std::string role;    // "img q", "txt FFN down", …; "norm" and "other" have no matrix
   bool is_matrix = false;
 };
-CheckpointRole RoleOf(std::string_view checkpoint);
+CheckpointRole RoleOf(const CheckpointNames& names, std::string_view checkpoint);
 
 // Mean NMSE, weighted by the elements of the tensors.
 struct AttributedError {

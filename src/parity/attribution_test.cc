@@ -5,6 +5,8 @@
 
 #include <cmath>
 
+#include "families/qwen_image/vocabulary.h"
+
 namespace qwen_image {
 namespace {
 
@@ -33,20 +35,22 @@ Comparison Recorded(double nmse, const std::string& worse = "", double added = 0
   return c;
 }
 
+CheckpointRole Role(const char* checkpoint) { return RoleOf(kQwenImageCheckpointNames, checkpoint); }
+
 TEST(RoleOf, KnowsBlocksAndMatrices) {
-  const CheckpointRole q = RoleOf("transformer/step003.neg/transformer_blocks.12.attn.add_q_proj");
+  const CheckpointRole q = Role("transformer/step003.neg/transformer_blocks.12.attn.add_q_proj");
   EXPECT_EQ(q.component, "transformer");
   EXPECT_EQ(q.blocks, "transformer_blocks");
   EXPECT_EQ(q.block, 12);
   EXPECT_EQ(q.role, "txt q");
   EXPECT_TRUE(q.is_matrix);
-  EXPECT_EQ(RoleOf("text_encoder/model.language_model.layers.3.mlp.down_proj").role, "FFN down");
-  EXPECT_EQ(RoleOf("transformer/step000/transformer_blocks.1.attn.norm_q").role, "norm");
-  EXPECT_EQ(RoleOf("transformer/step000/transformer_blocks.1:img").role, "other");
-  EXPECT_EQ(RoleOf("transformer/step000/transformer_blocks.1:img").block, 1);
-  EXPECT_EQ(RoleOf("transformer/step000/img_in").role, "in and out");
-  EXPECT_EQ(RoleOf("transformer/step000/img_in").block, -1);
-  EXPECT_EQ(RoleOf("transformer/step000/transformer_blocks.99999999999999999999.x").block, -1);
+  EXPECT_EQ(Role("text_encoder/model.language_model.layers.3.mlp.down_proj").role, "FFN down");
+  EXPECT_EQ(Role("transformer/step000/transformer_blocks.1.attn.norm_q").role, "norm");
+  EXPECT_EQ(Role("transformer/step000/transformer_blocks.1:img").role, "other");
+  EXPECT_EQ(Role("transformer/step000/transformer_blocks.1:img").block, 1);
+  EXPECT_EQ(Role("transformer/step000/img_in").role, "in and out");
+  EXPECT_EQ(Role("transformer/step000/img_in").block, -1);
+  EXPECT_EQ(Role("transformer/step000/transformer_blocks.99999999999999999999.x").block, -1);
 }
 
 TEST(Attribution, SeparatesWeightsFromActivations) {

@@ -13,22 +13,6 @@ namespace {
 
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 
-std::optional<int64_t> NumberAfter(const std::string& name, std::string_view prefix) {
-  if (!name.starts_with(prefix) || name.size() > prefix.size() + 9) return std::nullopt;
-  const std::string digits = name.substr(prefix.size());
-  if (digits.empty() || digits.find_first_not_of("0123456789") != digits.npos) return std::nullopt;
-  return std::stoll(digits);
-}
-
-// Which component computes a boundary; empty for tokenizer, picture processors, scheduler and the packing of
-// latents.
-std::string MakerOf(const std::string& boundary) {
-  if (boundary == "prompt_embeds" || boundary == "negative_prompt_embeds") return "text_encoder";
-  if (boundary.starts_with("noise_pred_step")) return "transformer";
-  if (boundary == "image" || boundary == "image_latents") return "vae";
-  return "";
-}
-
 // "transformer/step000/transformer_blocks.3:img" → "transformer/step000/transformer_blocks.3*": everything
 // inside the block. Streams of a block and modules below it share that beginning.
 std::string InsideOf(const std::string& block) {

@@ -6,6 +6,8 @@
 #include <cmath>
 #include <limits>
 
+#include "families/checkpoint_names.h"
+#include "families/vocabulary.h"
 #include "parity/level.h"
 
 namespace qwen_image {
@@ -29,6 +31,14 @@ std::optional<Criterion> ScheduleCriterion(std::string_view checkpoint) {
   if (checkpoint == "sigmas") return Criterion{.kind = Kind::kMaxAbs, .limit = 1e-6};
   if (checkpoint == "timesteps") return Criterion{.kind = Kind::kMaxRel, .limit = 1e-6};
   return std::nullopt;
+}
+
+bool IsTimeProjection(std::string_view checkpoint) {
+  const auto all = Vocabularies();
+  return std::any_of(all.begin(), all.end(), [&](const Vocabulary* vocabulary) {
+    const std::string_view name = vocabulary->checkpoints->time_projection;
+    return !name.empty() && checkpoint.ends_with(name);
+  });
 }
 
 // Pixels as the models are given them.
@@ -69,7 +79,7 @@ Criterion RecordedCriterion(std::string_view checkpoint, const PrecisionFacts& f
   if ((checkpoint == "initial_latents_packed" || checkpoint == "noise_packed") && !facts.is_low)
     return InitialLatentsCriterion();
   // Sines of angles up to 1000: half a unit in the last place of the angle is 3e-5.
-  if (checkpoint.ends_with(".time_proj") && !facts.is_low) return {.kind = Kind::kMaxAbs, .limit = 1e-4};
+  if (IsTimeProjection(checkpoint) && !facts.is_low) return {.kind = Kind::kMaxAbs, .limit = 1e-4};
   if (facts.is_low && facts.floor) {
     return {.kind = Kind::kFloor,
             .factor = options.floor_factor,

@@ -16,7 +16,11 @@ constexpr int64_t kFewElements = 16;
 
 HintSearch::HintSearch(const TensorComparison& failed, const HintContext& context, HintTensor ref,
                        HintTensor run)
-    : failed_(failed), context_(context), ref_(std::move(ref)), run_(std::move(run)) {
+    : failed_(failed),
+      context_(context),
+      family_(context.family ? context.family : &NamesFor(context.names)),
+      ref_(std::move(ref)),
+      run_(std::move(run)) {
   int64_t finite = 0;
   for (int64_t i = 0; i < count(); ++i) {
     const double difference = same_shape() ? RunAt(i) - RefAt(i) : RunAt(i);

@@ -25,6 +25,7 @@ class HintSearch {
   const HintTensor& ref() const { return ref_; }
   const HintTensor& run() const { return run_; }
   const HintContext& context() const { return context_; }
+  const CheckpointNames& family() const { return *family_; }
   bool same_shape() const { return ref_.shape == run_.shape; }
   int64_t count() const { return static_cast<int64_t>(run_.values.size()); }
   double RefAt(int64_t i) const { return ref_.values[static_cast<size_t>(i)]; }
@@ -88,6 +89,7 @@ class HintSearch {
 
   const TensorComparison& failed_;
   const HintContext& context_;
+  const CheckpointNames* family_;
   HintTensor ref_, run_;
   double mean_square_before_ = 0;  // of the error; of the run's values where the shapes differ
   std::vector<Hint> hints_;
@@ -122,6 +124,8 @@ bool HintSearch::ExplainsReference(const Value& value) const {
   }
   return error <= 1e-4 * energy;  // a bf16 reference must pass
 }
+
+bool TestAttentionHints(HintSearch& search, const BlockName& block);  // RoPE and attention
 
 // The families. Each stops at its first hypothesis that fits.
 void TestModelHints(HintSearch& search);      // RoPE, attention, modulation, residuals, guidance, Euler steps

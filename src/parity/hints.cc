@@ -103,6 +103,7 @@ HintContext::Reader ReaderOf(const TensorSet& set) {
 HintContext MakeHintContext(const TensorSet& ref, const TensorSet& run) {
   HintContext context{.ref = ReaderOf(ref), .run = ReaderOf(run), .names = {}};
   for (const TensorInfo& tensor : ref.tensors()) context.names.push_back(tensor.name);
+  context.family = &NamesFor(context.names);
   return context;
 }
 

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "core/tensor.h"
+#include "families/checkpoint_names.h"
 #include "parity/comparison.h"
 #include "parity/tensor_set.h"
 
@@ -33,6 +34,7 @@ struct HintContext {
   using Reader = std::function<std::optional<HintTensor>(const std::string& name)>;
   Reader ref, run;                 // by the reference's name; nothing if absent or above kMaxHintElements
   std::vector<std::string> names;  // the reference's checkpoints, in its order
+  const CheckpointNames* family = nullptr;  // whose names they are; null: to be told by the names
 };
 
 // The tensors of two sets, which must outlive the context. A map's names are given by TensorSet::Rename.

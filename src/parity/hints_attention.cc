@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <complex>
 
-#include "parity/hint_names.h"
 #include "parity/hint_search.h"
 
 namespace qwen_image {
@@ -137,10 +136,10 @@ class SampledAttention {
   // Nothing unless all of q, k and v are there and fit together.
   static std::optional<SampledAttention> Read(const HintSearch& s, const BlockName& block) {
     SampledAttention a;
-    for (const StreamParts& stream : kStreams) {  // in the order of the sequence: text, image
-      const auto q = s.context().ref(fmt::format("{}:{}_query_rope", block.prefix, stream.name));
-      const auto k = s.context().ref(fmt::format("{}:{}_key_rope", block.prefix, stream.name));
-      const auto v = s.context().ref(block.prefix + stream.to_v);
+    for (const StreamNames& stream : s.family().streams) {
+      const auto q = s.context().ref(block.prefix + std::string(stream.query_rope));
+      const auto k = s.context().ref(block.prefix + std::string(stream.key_rope));
+      const auto v = s.context().ref(block.prefix + std::string(stream.value));
       if (!q || !k || !v || q->shape.size() != 4 || q->values.empty()) return {};
       if (k->shape != q->shape || v->values.size() != q->values.size()) return {};
       if (!a.q_.empty() && (q->shape[2] != a.heads_ || q->shape[3] != a.head_dim_)) return {};
@@ -151,6 +150,7 @@ class SampledAttention {
       a.v_.insert(a.v_.end(), v->values.begin(), v->values.end());
       if (a.text_tokens_ == 0) a.text_tokens_ = q->shape[1];
     }
+    if (a.q_.empty()) return {};
     a.width_ = a.heads_ * a.head_dim_;
     a.tokens_ = static_cast<int64_t>(a.q_.size()) / a.width_;
     if (a.tokens_ * a.width_ != s.count()) return {};
@@ -249,7 +249,8 @@ bool TestAttentionOutput(HintSearch& s, const BlockName& block) {
 
 // softmax(a · x) from softmax(x): powers of the weights, made to sum to 1 again.
 bool TestAttentionWeights(HintSearch& s, const BlockName& block) {
-  const auto query = s.context().ref(block.prefix + ":img_query_rope");
+  if (s.family().streams.empty()) return false;
+  const auto query = s.context().ref(block.prefix + std::string(s.family().streams.back().query_rope));
   if (!query || query->shape.size() != 4) return false;
   const int64_t keys = s.ref().shape.back();
   const float power = std::sqrt(static_cast<float>(query->shape[3]));
@@ -271,12 +272,13 @@ bool TestAttentionWeights(HintSearch& s, const BlockName& block) {
 }  // namespace
 
 bool TestAttentionHints(HintSearch& s, const BlockName& block) {
-  if (block.rest == ":attn_output") return TestAttentionOutput(s, block);
-  if (block.rest == ":attn_weights") return TestAttentionWeights(s, block);
-  for (const StreamParts& stream : kStreams) {
-    const bool query = block.rest == fmt::format(":{}_query_rope", stream.name);
-    if (!query && block.rest != fmt::format(":{}_key_rope", stream.name)) continue;
-    const auto before = s.OtherRef(block.prefix + (query ? stream.norm_q : stream.norm_k), s.count());
+  if (block.rest == kAttentionOutput) return TestAttentionOutput(s, block);
+  if (block.rest == kAttentionWeights) return TestAttentionWeights(s, block);
+  for (const StreamNames& stream : s.family().streams) {
+    const bool query = IsNamed(block.rest, stream.query_rope);
+    if (!query && !IsNamed(block.rest, stream.key_rope)) continue;
+    const auto before =
+        s.OtherRef(block.prefix + std::string(query ? stream.query_norm : stream.key_norm), s.count());
     const Shape& shape = s.ref().shape;
     if (!before || before->shape != shape || shape.size() != 4 || shape[0] != 1 || shape[3] % 2 != 0)
       return false;

@@ -163,8 +163,8 @@ bool TestChunks(HintSearch& s, int64_t parts, const std::vector<std::string>& na
   if (scale_and_shift_only) {
     s.Add("swapped_scale_shift", *fit,
           fmt::format("Scale and shift are swapped: {}. The modulation of a block is [shift, scale, gate] "
-                      "twice; norm_out is [scale, shift].",
-                      changes));
+                      "twice; {} is [scale, shift].",
+                      changes, s.family().head_norm));
   } else {
     s.Add(parts == 2 ? "swapped_halves" : "swapped_parts", *fit,
           fmt::format("{} of the last axis changed places: {}. Look at the order in which they are joined or "
@@ -175,10 +175,15 @@ bool TestChunks(HintSearch& s, int64_t parts, const std::vector<std::string>& na
 }
 
 bool TestAllChunks(HintSearch& s) {
-  if (s.name().ends_with("_mod.1"))
+  const auto& streams = s.family().streams;
+  if (std::any_of(streams.begin(), streams.end(), [&](const StreamNames& stream) {
+        return !stream.modulation.empty() && s.name().ends_with(stream.modulation);
+      }))
     return TestChunks(s, 6, {"shift 1", "scale 1", "gate 1", "shift 2", "scale 2", "gate 2"}) ||
            TestChunks(s, 2, {});
-  if (s.name().ends_with("norm_out.linear")) return TestChunks(s, 2, {"scale", "shift"});
+  const std::string_view head = s.family().head_norm;
+  if (!head.empty() && s.name().ends_with(fmt::format("{}.linear", head)))
+    return TestChunks(s, 2, {"scale", "shift"});
   return TestChunks(s, 2, {}) || TestChunks(s, 3, {});
 }
 

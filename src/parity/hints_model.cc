@@ -1,14 +1,12 @@
-// Hypotheses about Qwen-Image's own operations: the operation is computed once more from the reference's
-// inputs, the wrong way. First the right way must give the reference's tensor; else the inputs are not those
-// of this operation, and nothing is said. RoPE and attention: hints_attention.cc.
+// Hypotheses about a diffusion transformer's operations: the operation is computed once more from the
+// reference's inputs, the wrong way. First the right way must give the reference's tensor; else the inputs
+// are not those of this operation, and nothing is said. RoPE and attention: hints_attention.cc.
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
-#include <charconv>
 
-#include "parity/hint_names.h"
 #include "parity/hint_search.h"
+#include "parity/level.h"
 
 namespace qwen_image {
 namespace {
@@ -40,8 +38,8 @@ bool TestModulation(HintSearch& s, const Modulation& m, int64_t shift, int64_t s
     s.Add(
         "swapped_scale_shift", *fit,
         fmt::format("Scale and shift are swapped: the run has x · (1 + shift) + scale. Here the order is {}; "
-                    "a block's modulation is [shift, scale, gate], norm_out's is [scale, shift].",
-                    shift < scale ? "[shift, scale]" : "[scale, shift]"));
+                    "a block's modulation is [shift, scale, gate], {}'s is [scale, shift].",
+                    shift < scale ? "[shift, scale]" : "[scale, shift]", s.family().head_norm));
     return true;
   }
   if (const auto fit = s.Test([&](int64_t i) { return m.X(i) * m.Part(scale, i) + m.Part(shift, i); })) {
@@ -64,18 +62,19 @@ bool TestModulation(HintSearch& s, const Modulation& m, int64_t shift, int64_t s
 }
 
 bool TestModulated(HintSearch& s, const BlockName& block) {
-  for (const StreamParts& stream : kStreams) {
-    for (const int64_t half : {0, 1}) {
-      if (block.rest != fmt::format(":{}_modulated{}", stream.name, half + 1)) continue;
-      const auto m = ReadModulation(s, fmt::format("{}.{}_norm{}", block.prefix, stream.name, half + 1),
-                                    fmt::format("{}.{}_mod.1", block.prefix, stream.name), 6);
-      return m && TestModulation(s, *m, 3 * half, 3 * half + 1, 3 - 3 * half);
+  for (const StreamNames& stream : s.family().streams) {
+    for (const size_t half : {0, 1}) {
+      if (!IsNamed(block.rest, stream.modulated[half])) continue;
+      const auto m = ReadModulation(s, block.prefix + std::string(stream.norm[half]),
+                                    block.prefix + std::string(stream.modulation), 6);
+      const auto first = static_cast<int64_t>(3 * half);
+      return m && TestModulation(s, *m, first, first + 1, 3 - first);
     }
   }
   return false;
 }
 
-bool TestNormOut(HintSearch& s) {
+bool TestHeadNorm(HintSearch& s) {
   const auto m = ReadModulation(s, s.name() + ".norm", s.name() + ".linear", 2);
   return m && TestModulation(s, *m, 1, 0, -1);
 }
@@ -125,36 +124,27 @@ bool TestGatedResidual(HintSearch& s, const std::string& hidden_name, const std:
 }
 
 bool TestResiduals(HintSearch& s, const BlockName& block) {
-  for (const StreamParts& stream : kStreams) {
-    const std::string mod = fmt::format("{}.{}_mod.1", block.prefix, stream.name);
-    const std::string residual = fmt::format(":{}_attn_residual", stream.name);
-    if (block.rest == residual) {
-      const std::string hidden = block.index == 0 ? fmt::format("{}{}_in", block.pass, stream.name)
-                                                  : fmt::format("{}transformer_blocks.{}:{}", block.pass,
-                                                                block.index - 1, stream.name);
-      return TestGatedResidual(s, hidden, block.prefix + stream.to_out, mod, 2);
+  for (const StreamNames& stream : s.family().streams) {
+    const std::string mod = block.prefix + std::string(stream.modulation);
+    if (IsNamed(block.rest, stream.attention_residual)) {
+      const std::string hidden =
+          block.index == 0 ? fmt::format("{}{}", block.pass, stream.input)
+                           : fmt::format("{}{}.{}{}", block.pass, block.list, block.index - 1, stream.output);
+      return TestGatedResidual(s, hidden, block.prefix + std::string(stream.attention_out), mod, 2);
     }
-    if (block.rest == fmt::format(":{}", stream.name)) {
-      return TestGatedResidual(s, block.prefix + residual,
-                               fmt::format("{}.{}_mlp", block.prefix, stream.name), mod, 5);
+    if (IsNamed(block.rest, stream.output)) {
+      return TestGatedResidual(s, block.prefix + std::string(stream.attention_residual),
+                               block.prefix + std::string(stream.mlp), mod, 5);
     }
   }
   return false;
 }
 
-std::optional<int64_t> NumberAfter(std::string_view name, std::string_view prefix) {
-  if (!name.starts_with(prefix)) return {};
-  int64_t number = 0;
-  const char* end = name.data() + name.size();
-  const auto parsed = std::from_chars(name.data() + prefix.size(), end, number);
-  if (parsed.ec != std::errc() || parsed.ptr != end || number < 0) return {};
-  return number;
-}
-
 // neg + scale · (pos − neg), then every token is brought back to the norm of pos.
 bool TestGuidance(HintSearch& s, int64_t step) {
-  const auto pos = s.OtherRef(fmt::format("transformer/step{:03}/proj_out", step), s.count());
-  const auto neg = s.OtherRef(fmt::format("transformer/step{:03}.neg/proj_out", step), s.count());
+  const auto pos = s.OtherRef(fmt::format("transformer/step{:03}/{}", step, s.family().velocity), s.count());
+  const auto neg =
+      s.OtherRef(fmt::format("transformer/step{:03}.neg/{}", step, s.family().velocity), s.count());
   if (!pos || !neg) return false;
   const auto at = [](const HintTensor& t, int64_t i) {
     return static_cast<double>(t.values[static_cast<size_t>(i)]);
@@ -169,7 +159,7 @@ bool TestGuidance(HintSearch& s, int64_t step) {
     along += (s.RunAt(i) - at(*neg, i)) * direction;
     square += direction * direction;
   }
-  if (!(square > 0)) return false;
+  if (!(square > 0) || !s.family().rescales_guidance) return false;
   const double scale = along / square;
   const auto combined = [&](int64_t i) { return at(*neg, i) + scale * (at(*pos, i) - at(*neg, i)); };
   if (const auto fit = s.Test(combined, {.fitted = 1})) {
@@ -228,29 +218,15 @@ bool TestEulerStep(HintSearch& s) {
 
 }  // namespace
 
-std::optional<BlockName> ParseBlockName(const std::string& name) {
-  constexpr std::string_view kBlocks = "transformer_blocks.";
-  const size_t at = name.find(kBlocks);
-  if (at == name.npos) return {};
-  const char* digits = name.data() + at + kBlocks.size();
-  BlockName block;
-  const auto parsed = std::from_chars(digits, name.data() + name.size(), block.index);
-  if (parsed.ec != std::errc()) return {};
-  const auto end = static_cast<size_t>(parsed.ptr - name.data());
-  block.pass = name.substr(0, at);
-  block.prefix = name.substr(0, end);
-  block.rest = name.substr(end);
-  return block;
-}
-
 void TestModelHints(HintSearch& s) {
   if (!s.same_shape() || s.ref().shape.empty()) return;
-  if (const auto block = ParseBlockName(s.name())) {
+  const auto block = ParseBlockName(s.family(), s.name());
+  if (block && block->list == s.family().denoiser_blocks) {
     TestModulated(s, *block) || TestResiduals(s, *block) || TestAttentionHints(s, *block);
     return;
   }
-  if (s.name().ends_with("/norm_out")) {
-    TestNormOut(s);
+  if (!block && ModuleOf(s.name()) == s.family().head_norm && s.name().find('/') != std::string::npos) {
+    TestHeadNorm(s);
   } else if (const auto step = NumberAfter(s.name(), "noise_pred_step")) {
     TestGuidance(s, *step);
   } else {

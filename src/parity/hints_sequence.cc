@@ -39,7 +39,7 @@ int64_t TextTokens(const HintSearch& s) {
 
 void AddRotation(HintSearch& s, const TokenView& view, int64_t by, HintSearch::Fit fit) {
   const int64_t text = TextTokens(s);
-  const bool is_joint = s.name().ends_with(":attn_output") || s.name().ends_with(":attn_weights");
+  const bool is_joint = s.name().ends_with(kAttentionOutput) || s.name().ends_with(kAttentionWeights);
   if (is_joint || (text > 0 && (by == text || by == view.tokens - text))) {
     s.Add(
         "swapped_text_image", fit,

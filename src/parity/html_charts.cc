@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <map>
 #include <optional>
@@ -191,15 +190,6 @@ class NetworkChart {
   NmseAxis axis_;
   std::map<std::string, size_t> colors_;
 };
-
-std::optional<int64_t> NumberAfter(std::string_view name, std::string_view prefix) {
-  if (!name.starts_with(prefix)) return {};
-  int64_t number = 0;
-  const char* end = name.data() + name.size();
-  const auto parsed = std::from_chars(name.data() + prefix.size(), end, number);
-  if (parsed.ec != std::errc() || parsed.ptr != end || number < 0) return {};
-  return number;
-}
 
 }  // namespace
 

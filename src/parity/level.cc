@@ -1,61 +1,17 @@
 #include "parity/level.h"
 
 #include <algorithm>
-#include <array>
+#include <limits>
 
 #include "core/fail.h"
 #include "core/glob.h"
+#include "families/checkpoint_names.h"
+#include "families/vocabulary.h"
+#include "files/numbers.h"
 #include "files/text.h"
 
 namespace qwen_image {
 namespace {
-
-// "transformer/step003.neg/img_in" → "img_in"
-std::string_view AfterLastSlash(std::string_view name) { return name.substr(name.rfind('/') + 1); }
-
-bool IsNumber(std::string_view text) {
-  return !text.empty() && text.find_first_not_of("0123456789") == text.npos;
-}
-
-// "layers.12" with prefix "layers." and no suffix; "transformer_blocks.3:img" with the suffix ":img".
-bool IsIndexed(std::string_view text, std::string_view prefix, std::string_view suffix) {
-  return text.size() > prefix.size() + suffix.size() && text.starts_with(prefix) && text.ends_with(suffix) &&
-         IsNumber(text.substr(prefix.size(), text.size() - prefix.size() - suffix.size()));
-}
-
-bool IsVisionBlock(std::string_view module) {
-  constexpr std::string_view kVisual = "model.visual";
-  if (!module.starts_with(kVisual)) return false;
-  module.remove_prefix(kVisual.size());
-  return module.empty() || module == ".patch_embed" || module == ".merger" ||
-         IsIndexed(module, ".blocks.", "");
-}
-
-bool IsBlock(std::string_view component, std::string_view module) {
-  if (component == "text_encoder") {
-    if (IsVisionBlock(module)) return true;
-    constexpr std::string_view kModel = "model.language_model.";
-    if (!module.starts_with(kModel)) return false;
-    module.remove_prefix(kModel.size());
-    return module == "embed_tokens" || module == "norm" || IsIndexed(module, "layers.", "");
-  }
-  if (component == "transformer") {
-    constexpr std::array<std::string_view, 6> kNames = {"img_in",          "txt_norm", "txt_in",
-                                                        "time_text_embed", "norm_out", "proj_out"};
-    for (std::string_view name : kNames) {
-      if (module == name) return true;
-    }
-    return IsIndexed(module, "transformer_blocks.", ":img") ||
-           IsIndexed(module, "transformer_blocks.", ":txt");
-  }
-  constexpr std::array<std::string_view, 10> kNames = {
-      "quant_conv",      "encoder.conv_in", "encoder.mid_block", "encoder.norm_out", "encoder.conv_out",
-      "post_quant_conv", "decoder.conv_in", "decoder.mid_block", "decoder.norm_out", "decoder.conv_out"};
-  for (std::string_view name : kNames) {
-    if (module == name) return true;
-  }
-  return IsIndexed(module, "decoder.up_blocks.", "") || IsIndexed(module, "encoder.down_blocks.", "");
-}
 
 std::optional<CheckpointLevel> ParseLevel(std::string_view word) {
   if (word == "boundaries") return CheckpointLevel::kBoundaries;
@@ -75,10 +31,28 @@ bool LooksLikeCheckpoint(std::string_view word) {
 CheckpointLevel LevelOf(std::string_view checkpoint) {
   if (checkpoint.find('/') == checkpoint.npos || checkpoint == "vae/pre_decode_latents")
     return CheckpointLevel::kBoundaries;
-  if (checkpoint.ends_with(":attn_weights") || checkpoint.ends_with(":attn_entropy"))
+  if (checkpoint.ends_with(kAttentionWeights) || checkpoint.ends_with(kAttentionEntropy))
     return CheckpointLevel::kOnRequest;
   const std::string_view component = checkpoint.substr(0, checkpoint.find_first_of("./"));
-  return IsBlock(component, AfterLastSlash(checkpoint)) ? CheckpointLevel::kBlocks : CheckpointLevel::kAll;
+  const auto all = Vocabularies();
+  const bool is_block = std::any_of(all.begin(), all.end(), [&](const Vocabulary* vocabulary) {
+    return IsBlock(*vocabulary->checkpoints, component, ModuleOf(checkpoint));
+  });
+  return is_block ? CheckpointLevel::kBlocks : CheckpointLevel::kAll;
+}
+
+std::string_view MakerOf(std::string_view boundary) {
+  if (boundary == "prompt_embeds" || boundary == "negative_prompt_embeds") return "text_encoder";
+  if (boundary.starts_with("noise_pred_step")) return "transformer";
+  if (boundary == "image" || boundary == "image_latents") return "vae";
+  return "";
+}
+
+std::optional<int64_t> NumberAfter(std::string_view name, std::string_view prefix) {
+  if (!name.starts_with(prefix)) return std::nullopt;
+  const std::optional<uint64_t> number = ParseWhole(name.substr(prefix.size()));
+  if (!number || *number > static_cast<uint64_t>(std::numeric_limits<int64_t>::max())) return std::nullopt;
+  return static_cast<int64_t>(*number);
 }
 
 std::string ComponentOf(std::string_view checkpoint) {
@@ -109,8 +83,8 @@ CheckpointSelection::CheckpointSelection(const std::string& text) : text_(text) 
     } else {
       Fail(ErrorKind::kUsage,
            "unknown checkpoint level {} (expected boundaries, blocks, all, or names such as "
-           "'transformer/step000/*.attn.to_q', separated by commas)",
-           Quoted(word));
+           "'{}', separated by commas)",
+           Quoted(word), Vocabularies().front()->checkpoints->example);
     }
   }
 }

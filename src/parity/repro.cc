@@ -6,6 +6,7 @@
 #include <set>
 
 #include "core/fail.h"
+#include "families/checkpoint_names.h"
 #include "files/mmap.h"
 #include "files/npy.h"
 #include "files/output_file.h"
@@ -75,9 +76,10 @@ std::vector<std::string> ReproTensors(const ReferenceRun& reference, const Bisec
       entry = std::min(entry, name);
     }
   }
-  // … and what enters that part: the last blocks before it, one for each of two streams.
-  int found = 0;
-  while (entry != all.begin() && found < 2) {
+  // … and what enters that part: the last blocks before it, one for each stream.
+  const size_t streams = std::max<size_t>(1, NamesFor(all).streams.size());
+  size_t found = 0;
+  while (entry != all.begin() && found < streams) {
     --entry;
     if (PassOf(*entry) != PassOf(operation)) break;
     if (LevelOf(*entry) != CheckpointLevel::kBlocks) continue;

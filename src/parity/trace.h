@@ -11,20 +11,13 @@
 #include <vector>
 
 #include "core/checkpoint.h"
+#include "families/checkpoint_names.h"
 #include "parity/level.h"
 
 namespace qwen_image {
 
-struct ValueRange {
-  double min = 0, max = 0;
-};
-
 // Which values of a checkpoint are normal; nothing where nobody knows.
-using KnownRanges = std::function<std::optional<ValueRange>(const std::string& checkpoint)>;
-
-// The 60 × 3072 model's, from one 512 × 512 run (docs/debugging.md has the table). Large values are normal
-// there.
-std::optional<ValueRange> QwenImageRange(const std::string& checkpoint);
+using KnownRanges = std::function<std::optional<ValueRange>(std::string_view checkpoint)>;
 
 struct TraceEvent {
   std::string name;
@@ -40,7 +33,9 @@ struct TraceEvent {
 
 class RunTracer : public CheckpointSink {
  public:
-  RunTracer(CheckpointSelection selection, KnownRanges ranges, CheckpointSink* inner);
+  // `names` are those of the family that is traced.
+  RunTracer(const CheckpointNames& names, CheckpointSelection selection, KnownRanges ranges,
+            CheckpointSink* inner);
 
   bool Wants(std::string_view name) const override;
   void OnCheckpoint(const std::string& name, const CheckpointView& view) override;
@@ -57,6 +52,7 @@ class RunTracer : public CheckpointSink {
   using Clock = std::chrono::steady_clock;
   void Record(const std::string& name, const float* values, int64_t count);
 
+  const CheckpointNames* names_;
   CheckpointSelection selection_;
   KnownRanges ranges_;
   CheckpointSink* inner_;                     // may be null

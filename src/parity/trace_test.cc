@@ -5,6 +5,7 @@
 
 #include <cmath>
 
+#include "families/qwen_image/vocabulary.h"
 #include "files/json.h"
 #include "files/testing.h"
 
@@ -21,10 +22,10 @@ void Show(RunTracer& tracer, const std::string& name, std::vector<float> values)
     tracer.OnCheckpoint(name, {{1, static_cast<int64_t>(values.size())}, values.data()});
 }
 
-std::optional<ValueRange> UpToTen(const std::string&) { return ValueRange{-10, 10}; }
+std::optional<ValueRange> UpToTen(std::string_view) { return ValueRange{-10, 10}; }
 
 TEST(RunTracer, MeasuresRangesAndCountsWhatIsNotFinite) {
-  RunTracer tracer(CheckpointSelection("blocks"), {}, nullptr);
+  RunTracer tracer(kQwenImageCheckpointNames, CheckpointSelection("blocks"), {}, nullptr);
   Show(tracer, "transformer/step000/img_in", {3, -2, NAN, INFINITY, NAN});
   ASSERT_EQ(tracer.events().size(), 1u);
   const TraceEvent& event = tracer.events()[0];
@@ -38,7 +39,7 @@ TEST(RunTracer, MeasuresRangesAndCountsWhatIsNotFinite) {
 }
 
 TEST(RunTracer, KnowsWhatIsFarOutOfRange) {
-  RunTracer near(CheckpointSelection("blocks"), UpToTen, nullptr), far = near;
+  RunTracer near(kQwenImageCheckpointNames, CheckpointSelection("blocks"), UpToTen, nullptr), far = near;
   Show(near, "transformer/step000/img_in", {-39, 39});
   EXPECT_TRUE(near.healthy());
   EXPECT_THAT(near.Table(), HasSubstr("normal"));
@@ -48,14 +49,14 @@ TEST(RunTracer, KnowsWhatIsFarOutOfRange) {
 }
 
 TEST(RunTracer, GivesNoVerdictWithoutKnownRanges) {
-  RunTracer tracer(CheckpointSelection("blocks"), {}, nullptr);
+  RunTracer tracer(kQwenImageCheckpointNames, CheckpointSelection("blocks"), {}, nullptr);
   Show(tracer, "transformer/step000/img_in", {1e30f});
   EXPECT_TRUE(tracer.healthy());
   EXPECT_THAT(tracer.Table(), Not(HasSubstr("normal")));
 }
 
 TEST(RunTracer, PutsHeadsToTheirBlockAndFlagsThem) {
-  RunTracer tracer(CheckpointSelection("blocks"), {}, nullptr);
+  RunTracer tracer(kQwenImageCheckpointNames, CheckpointSelection("blocks"), {}, nullptr);
   Show(tracer, std::string(kBlock) + ":attn_entropy", {0.999f, 0.5f, 0.001f});
   Show(tracer, std::string(kBlock) + ":img", {1});
   Show(tracer, std::string(kBlock) + ":txt", {1});
@@ -75,7 +76,7 @@ TEST(RunTracer, PassesOnWhatTheInnerSinkWants) {
     }
     std::vector<std::string> seen;
   } inner;
-  RunTracer tracer(CheckpointSelection("*blocks.0:img"), {}, &inner);
+  RunTracer tracer(kQwenImageCheckpointNames, CheckpointSelection("*blocks.0:img"), {}, &inner);
   float value = 1;
   tracer.OnCheckpoint("wanted", {{1}, &value});
   tracer.OnCheckpoint(std::string(kBlock) + ":img", {{1}, &value});
@@ -86,7 +87,7 @@ TEST(RunTracer, PassesOnWhatTheInnerSinkWants) {
 
 TEST(RunTracer, WritesATraceThatViewersRead) {
   const TempFolder folder;
-  RunTracer tracer(CheckpointSelection("blocks"), UpToTen, nullptr);
+  RunTracer tracer(kQwenImageCheckpointNames, CheckpointSelection("blocks"), UpToTen, nullptr);
   Show(tracer, "transformer/step000/img_in", {1, NAN});
   Show(tracer, "transformer/step000/txt_in", {50});
   Show(tracer, "transformer/step001/img_in", {1});
@@ -110,16 +111,20 @@ TEST(RunTracer, WritesATraceThatViewersRead) {
   EXPECT_EQ(counters, 3);
 }
 
-TEST(QwenImageRange, HoldsTheKnownFigures) {
+std::optional<ValueRange> KnownRange(const std::string& checkpoint) {
+  return kQwenImageCheckpointNames.known_range(checkpoint);
+}
+
+TEST(KnownRange, HoldsTheKnownFigures) {
   const auto limit = [](const std::string& module) {
-    return QwenImageRange("transformer/step004.neg/" + module)->max;
+    return KnownRange("transformer/step004.neg/" + module)->max;
   };
   EXPECT_EQ(limit("img_in"), 16);
   EXPECT_EQ(limit("norm_out"), 21);
   EXPECT_DOUBLE_EQ(limit("transformer_blocks.0:img"), 2e6);
   EXPECT_DOUBLE_EQ(limit("transformer_blocks.59:img"), 4.5e7);
-  EXPECT_FALSE(QwenImageRange("transformer/step000/transformer_blocks.0:txt"));
-  EXPECT_FALSE(QwenImageRange("vae/decoder.conv_in"));
+  EXPECT_FALSE(KnownRange("transformer/step000/transformer_blocks.0:txt"));
+  EXPECT_FALSE(KnownRange("vae/decoder.conv_in"));
 }
 
 }  // namespace

@@ -1,8 +1,6 @@
 #include "pipeline/component_run.h"
 
 #include "core/fail.h"
-#include "families/qwen_image/latents.h"
-#include "families/qwen_image/prompt.h"
 #include "files/text.h"
 #include "pipeline/stages.h"
 
@@ -40,23 +38,24 @@ SeenPictures PicturesIn(const ComponentInputs& inputs) {
   std::vector<ImageGrid> grids;
   for (size_t i = 0; i < grid_values->size(); i += 3)
     grids.push_back({(*grid_values)[i], (*grid_values)[i + 1], (*grid_values)[i + 2]});
-  return {*std::move(pixel_values), std::move(grids)};
+  return {.pixel_values = *std::move(pixel_values), .grids = std::move(grids)};
+}
+
+EncodedPrompt TakeIds(const Pipeline::Impl& model, const Run& run, const std::string& name,
+                      std::vector<int64_t> ids, const SeenPictures& pictures) {
+  try {
+    return model.model->conditioner().TakeIds(std::move(ids), pictures, run.prompt_options());
+  } catch (const Error& error) {
+    Fail(error.kind(), "the reference's {} has {}", name, error.message());
+  }
 }
 
 void RunTextEncoder(const Pipeline::Impl& model, const Run& run, const ComponentInputs& inputs) {
   SeenPictures pictures = PicturesIn(inputs);
-  const PromptTemplate& format = pictures.any() ? kEditTemplate : kTextToImageTemplate;
   const auto encode = [&](const std::string& name, Which which) {
-    const auto ids = inputs.Ids(name);
-    if (!ids) return false;
-    if (static_cast<int64_t>(ids->size()) <= format.dropped_tokens)
-      Fail(ErrorKind::kBadInput, "the reference's {} has {} tokens, no more than the {} of the template",
-           name, ids->size(), format.dropped_tokens);
-    const EncodedPrompt prompt{.ids = *ids,
-                               .dropped = format.dropped_tokens,
-                               .image_token = pictures.any() ? model.tokenizer.TokenId(kImageToken) : -1};
-    EncodeIds(model, run, prompt, which, pictures);
-    return true;
+    auto ids = inputs.Ids(name);
+    if (ids) EncodeIds(model, run, TakeIds(model, run, name, *std::move(ids), pictures), which, pictures);
+    return ids.has_value();
   };
   if (!encode("input_ids", Which::kPositive))
     Fail(ErrorKind::kBadInput, "the reference run holds no tensor input_ids, which the text encoder reads");
@@ -65,29 +64,28 @@ void RunTextEncoder(const Pipeline::Impl& model, const Run& run, const Component
 
 void RunTransformer(const Pipeline::Impl& model, const Run& run, const ComponentInputs& inputs) {
   const Settings& s = run.settings;
-  const TransformerConfig& config = model.transformer.config();
-  const Shape text = {1, -1, config.joint_attention_dim};
-  const Tensor embeds = Need(inputs, "prompt_embeds", text);
-  std::optional<Tensor> negative_embeds;
-  if (s.guided()) negative_embeds = Need(inputs, "negative_prompt_embeds", text);
+  const Geometry& geometry = model.geometry();
+  const Shape text_shape = {1, -1, model.model->conditioner().width()};
+  const EncodedText text{.embeds = Need(inputs, "prompt_embeds", text_shape)};
+  std::optional<EncodedText> negative;
+  if (s.guided()) negative = EncodedText{.embeds = Need(inputs, "negative_prompt_embeds", text_shape)};
   Tensor references;
   if (!s.references.empty()) {
     int64_t tokens = 0;
-    for (const EditInputSizes& sizes : s.references) tokens += GridOf(sizes.vae).tokens();
-    references = Need(inputs, "image_latents", {1, tokens, config.in_channels});
+    for (const EditInputSizes& sizes : s.references) tokens += geometry.GridOf(sizes.vae).tokens();
+    references = Need(inputs, "image_latents", {1, tokens, geometry.token_channels()});
   }
   const Schedule schedule = MakeTappedSchedule(model, run);
 
   int64_t steps_run = 0;
-  const Conditions conditions{embeds, negative_embeds ? &*negative_embeds : nullptr, references};
-  TransformerPass transformer(model.transformer, run.compute);
+  Denoising denoising(model, run, text, negative ? &*negative : nullptr, references);
   for (int64_t step = 0; step < s.steps_run(); ++step) {
     const std::string name = fmt::format("packed_latents_step{}", step);
     std::optional<Tensor> latents = inputs.Floats(name);
     if (!latents) continue;  // a reference may hold some steps only
-    CheckShape(name, latents->shape(), {1, s.grid.tokens(), config.in_channels});
+    CheckShape(name, latents->shape(), geometry.PackedShape(s.grid));
     const float timestep = schedule.timesteps[static_cast<size_t>(step)] / 1000.0f;
-    Tensor velocity = PredictNoise(run, transformer, *latents, conditions, timestep, step);
+    Tensor velocity = denoising.Velocity(*latents, timestep, step);
     run.tap(fmt::format("noise_pred_step{}", step), velocity);
     ++steps_run;
   }
@@ -104,25 +102,22 @@ bool RunVaeEncoder(const Pipeline::Impl& model, const Run& run, const ComponentI
   for (size_t i = 0;; ++i) {
     const std::optional<Tensor> pixels = inputs.Floats(fmt::format("vae_image{}", i));
     if (!pixels) return i > 0;
-    CheckShape(fmt::format("vae_image{}", i), pixels->shape(),
-               {1, model.vae.config().input_channels, -1, -1});
+    CheckShape(fmt::format("vae_image{}", i), pixels->shape(), {1, model.geometry().pixel_channels, -1, -1});
     EncodePixels(model, run, *pixels, i);
   }
 }
 
 std::optional<RgbImage> RunVae(const Pipeline::Impl& model, const Run& run, const ComponentInputs& inputs) {
   const Settings& s = run.settings;
-  const int64_t z_dim = model.vae.config().z_dim;
+  const Autoencoder& autoencoder = model.model->autoencoder();
   const bool encoded = RunVaeEncoder(model, run, inputs);
   if (auto latents = inputs.Floats("vae/pre_decode_latents")) {
-    CheckShape("vae/pre_decode_latents", latents->shape(), {1, z_dim, 1, s.height / 8, s.width / 8});
+    CheckShape("vae/pre_decode_latents", latents->shape(), autoencoder.DecodedShape(s.grid));
     return ToRgb(model, DecodePicture(model, run, *std::move(latents)));
   }
   if (encoded && !inputs.Floats("final_latents_packed")) return std::nullopt;
-  const Tensor packed = Need(inputs, "final_latents_packed", {1, s.grid.tokens(), 4 * z_dim});
-  Tensor latents = UnpackLatents(packed, z_dim, s.grid);
-  DenormalizeLatents(model.vae.config(), latents);
-  return ToRgb(model, DecodePicture(model, run, std::move(latents)));
+  const Tensor packed = Need(inputs, "final_latents_packed", model.geometry().PackedShape(s.grid));
+  return ToRgb(model, DecodePicture(model, run, autoencoder.Unpack(packed, s.grid)));
 }
 
 }  // namespace

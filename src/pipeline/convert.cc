@@ -6,7 +6,6 @@
 #include "core/fail.h"
 #include "core/threads.h"
 #include "pipeline/convert_sources.h"
-#include "pipeline/parts_fit.h"
 #include "weights/convert/tensor_converter.h"
 #include "weights/convert/working_folder.h"
 #include "weights/lora.h"
@@ -22,7 +21,7 @@ constexpr int kPlanFormat = 1;  // to be raised when the same plan gives other b
 struct Plan {
   std::vector<ComponentPlan> components;
   Json sources = Json::object();  // by component
-  bool zero_cond_t = false;
+  VariantInfo variant;
   std::vector<std::string> notes;
 
   int64_t source_bytes() const {
@@ -64,42 +63,38 @@ void MergeLoras(LoraSet& loras, const WeightStore& transformer, ComponentPlan& p
   }
 }
 
-Plan MakePlan(const ModelParts& parts, const ConvertOptions& options, const std::vector<LoraFile>& lora_files,
-              LoraSet& loras) {
+Plan MakePlan(const Family& family, const ModelParts& parts, const ConvertOptions& options,
+              const ModelFiles& files, LoraSet& loras) {
   Plan plan;
   EncodingRules rules(options.to, options.group_size, options.rules);
-  std::optional<TransformerConfig> transformer;
-  std::optional<TextEncoderConfig> text_encoder;
-  std::optional<VaeConfig> vae;
+  OpenedParts opened;
   for (const Component component : {Component::kTransformer, Component::kTextEncoder, Component::kVae}) {
     const auto& only = options.only;
     if (!only.empty() && std::find(only.begin(), only.end(), component) == only.end()) continue;
-    const BoundComponent bound(parts, component);
+    std::unique_ptr<ModelPart>& part = component == Component::kTransformer   ? opened.transformer
+                                       : component == Component::kTextEncoder ? opened.text_encoder
+                                                                              : opened.vae;
+    part = family.OpenPart(parts, component);
     plan.components.push_back(
-        PlanComponent(component, bound.store(), rules, std::max<int64_t>(options.max_shard_bytes, 1)));
-    plan.sources[std::string(NameOf(component))] = FilesJson(bound.store());
-    if (component == Component::kTransformer) {
-      transformer = bound.as<Transformer>().config();
-      MergeLoras(loras, bound.store(), plan.components.back());
-    }
-    if (component == Component::kTextEncoder) text_encoder = bound.as<TextEncoder>().config();
-    if (component == Component::kVae) vae = bound.as<Vae>().config();
+        PlanComponent(component, part->store(), rules, std::max<int64_t>(options.max_shard_bytes, 1)));
+    plan.sources[std::string(NameOf(component))] = FilesJson(part->store());
+    if (component == Component::kTransformer) MergeLoras(loras, part->store(), plan.components.back());
   }
   rules.CheckAllUsed();
-  if (!transformer && !loras.empty())
+  if (!opened.transformer && !loras.empty())
     Fail(ErrorKind::kUsage, "--lora changes the transformer, which --only leaves out");
   for (const AppliedLora& lora : loras.applied()) {
     plan.notes.push_back(
         fmt::format("merged {} × {}: {} of {} layers", lora.name, lora.scale, lora.layers, lora.total));
   }
-  for (const LoraFile& lora : lora_files) {
+  for (const LoraFile& lora : files.loras) {
     Json file = FileJson(lora.path);
     file["scale"] = lora.scale;
     plan.sources["loras"].push_back(std::move(file));
   }
-  if (transformer && text_encoder && vae) CheckPartsFit(*text_encoder, *transformer, *vae, parts.root);
-  plan.zero_cond_t = transformer && transformer->zero_cond_t;
+  if (opened.transformer && opened.text_encoder && opened.vae) family.CheckFit(opened, parts.root);
   CollectNotes(plan);
+  plan.variant = family.TellVariant(parts, opened, files.variant, {}, nullptr);
   return plan;
 }
 
@@ -146,10 +141,11 @@ void CheckNotItself(const Plan& plan, const fs::path& root, const fs::path& targ
 
 class Conversion {
  public:
-  Conversion(const ModelParts& parts, const LoraSet& loras, const Plan& plan, WorkingFolder& folder,
-             ThreadPool& pool, const CancelFlag& cancel,
+  Conversion(const Family& family, const ModelParts& parts, const LoraSet& loras, const Plan& plan,
+             WorkingFolder& folder, ThreadPool& pool, const CancelFlag& cancel,
              const std::function<void(const ConvertProgress&)>& on_progress)
-      : parts_(parts),
+      : family_(family),
+        parts_(parts),
         loras_(loras),
         plan_(plan),
         folder_(folder),
@@ -183,13 +179,13 @@ class Conversion {
     const fs::path to = folder_.model() / name;
     std::error_code error;
     fs::create_directories(to, error);
-    const BoundComponent bound(parts_, plan.component);
+    const std::unique_ptr<ModelPart> part = family_.OpenPart(parts_, plan.component);
     for (const ShardPlan& shard : plan.shards) {
       ++result_.files;
-      if (!TakeFinished(plan, shard, bound.store())) ConvertShard(plan, shard, bound.store());
+      if (!TakeFinished(plan, shard, part->store())) ConvertShard(plan, shard, part->store());
     }
     if (!plan.IndexName().empty()) WriteJsonFile(to / plan.IndexName(), plan.Index());
-    WriteJsonFile(to / "config.json", bound.ConfigJson(plan));
+    WriteJsonFile(to / "config.json", ConfigJson(*part, plan));
   }
 
   fs::path FileOf(const ComponentPlan& plan, const ShardPlan& shard) const {
@@ -225,6 +221,7 @@ class Conversion {
     folder_.NoteFinished(file, note);
   }
 
+  const Family& family_;
   const ModelParts& parts_;
   const LoraSet& loras_;
   const Plan& plan_;
@@ -258,16 +255,16 @@ ConversionResult ConvertModel(const ModelFiles& source, const fs::path& target, 
   const fs::path folder_path = target.has_filename() ? target : target.parent_path();
   const ModelParts parts = FindSourceParts(source, options.only);
   LoraSet loras(source.loras);
-  const Plan plan = MakePlan(parts, options, source.loras, loras);
-  const Variant variant = RecognizeVariant(parts, plan.zero_cond_t, source.variant);
+  const Family& family = FamilyFor(parts);
+  const Plan plan = MakePlan(family, parts, options, source, loras);
   CheckNotItself(plan, parts.root, folder_path);
 
   WorkingFolder folder(folder_path, Fingerprint(plan), options.overwrite);
   folder.RemoveUnfinished();
   CheckDiskSpace(folder.model(), BytesToWrite(plan, folder.model()));
   ThreadPool pool(options.threads > 0 ? options.threads : DefaultThreadCount());
-  ConversionResult result = Conversion(parts, loras, plan, folder, pool, cancel, on_progress).Run();
-  if (options.only.empty()) CopyOtherFiles(parts, variant, folder.model());
+  ConversionResult result = Conversion(family, parts, loras, plan, folder, pool, cancel, on_progress).Run();
+  if (options.only.empty()) CopyOtherFiles(parts, family, plan.variant, folder.model());
   WriteJsonFile(folder.model() / "conversion.json", ConversionJson(result.tensors, result.notes));
   folder.MoveIntoPlace();
   return result;

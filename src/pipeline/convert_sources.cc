@@ -5,7 +5,6 @@
 #include "files/folder.h"
 #include "files/mmap.h"
 #include "files/output_file.h"
-#include "families/qwen_image/config_files.h"
 #include "weights/convert/working_folder.h"
 #include "weights/files.h"
 
@@ -40,17 +39,6 @@ void CopyFolder(const fs::path& from, const fs::path& to) {
   }
 }
 
-std::variant<Transformer, TextEncoder, Vae> Bind(const ModelParts& parts, Component component) {
-  switch (component) {
-    case Component::kTransformer:
-      return Transformer(WeightStore(parts.transformer, component));
-    case Component::kTextEncoder:
-      return TextEncoder(WeightStore(parts.text_encoder, component));
-    default:
-      return Vae(WeightStore(parts.vae, component));
-  }
-}
-
 // Of the plain numbers that most parameters have; a quantized model computes in bfloat16.
 std::string_view TorchDtype(const ComponentPlan& plan) {
   std::map<DType, int64_t> counts;
@@ -70,38 +58,10 @@ void SetDtype(Json& config, std::string_view dtype) {
   }
 }
 
-std::string PipelineClass(const ModelParts& parts, const Variant& variant) {
-  if (!parts.pipeline_class.empty()) return parts.pipeline_class;
-  if (variant.name == "edit") return "QwenImageEditPipeline";
-  return variant.name.starts_with("edit-") ? "QwenImageEditPlusPipeline" : "QwenImagePipeline";
-}
-
 }  // namespace
 
-BoundComponent::BoundComponent(const ModelParts& parts, Component component)
-    : model_(Bind(parts, component)) {}
-
-const WeightStore& BoundComponent::store() const {
-  return std::visit([](const auto& model) -> const WeightStore& { return model.store(); }, model_);
-}
-
-Json BoundComponent::ConfigJson(const ComponentPlan& plan) const {
-  Json config = store().config();
-  if (!config.is_object()) {
-    switch (plan.component) {
-      case Component::kTransformer:
-        config = TransformerConfigJson(as<Transformer>().config());
-        break;
-      case Component::kTextEncoder:
-        config = TextEncoderConfigJson(as<TextEncoder>().config(), store());
-        break;
-      default:
-        config = VaeConfigJson(as<Vae>().config());
-    }
-  }
-  // Some files say it with a tensor that has no place in a diffusers folder.
-  if (plan.component == Component::kTransformer && as<Transformer>().config().zero_cond_t)
-    config["zero_cond_t"] = true;
+Json ConfigJson(const ModelPart& part, const ComponentPlan& plan) {
+  Json config = part.Config();
   for (const char* key : {"quantization", "quantization_config"}) config.erase(key);
   SetDtype(config, TorchDtype(plan));
   if (config.contains("text_config")) SetDtype(config["text_config"], TorchDtype(plan));
@@ -145,11 +105,13 @@ ModelParts FindSourceParts(const ModelFiles& source, const std::vector<Component
   return parts;
 }
 
-void CopyOtherFiles(const ModelParts& parts, const Variant& variant, const fs::path& to) {
+void CopyOtherFiles(const ModelParts& parts, const Family& family, const VariantInfo& variant,
+                    const fs::path& to) {
   CopyFolder(parts.tokenizer, to / "tokenizer");
   if (parts.scheduler.empty()) {
     MakeFolders(to / "scheduler");
-    WriteJsonFile(to / "scheduler" / "scheduler_config.json", SchedulerConfigJson(OfficialScheduler()));
+    WriteJsonFile(to / "scheduler" / "scheduler_config.json",
+                  SchedulerConfigJson(family.OfficialScheduler()));
   } else {
     CopyFolder(parts.scheduler, to / "scheduler");
   }
@@ -160,7 +122,7 @@ void CopyOtherFiles(const ModelParts& parts, const Variant& variant, const fs::p
   if (IsFile(parts.root / "model_index.json")) {
     CopyFile(parts.root / "model_index.json", to / "model_index.json");
   } else {
-    WriteJsonFile(to / "model_index.json", ModelIndexJson(PipelineClass(parts, variant), processor));
+    WriteJsonFile(to / "model_index.json", family.ModelIndex(variant, processor));
   }
 }
 

@@ -3,17 +3,13 @@
 
 #include <filesystem>
 #include <string>
-#include <variant>
 #include <vector>
 
 #include "families/component.h"
-#include "families/qwen_image/text_encoder.h"
-#include "families/qwen_image/transformer.h"
-#include "families/qwen_image/vae.h"
+#include "families/family.h"
 #include "files/json.h"
 #include "weights/convert/plan.h"
 #include "weights/model_parts.h"
-#include "weights/variant.h"
 
 namespace qwen_image {
 
@@ -21,24 +17,8 @@ namespace qwen_image {
 // or cannot be copied.
 ModelParts FindSourceParts(const ModelFiles& source, const std::vector<Component>& only);
 
-// A component whose names and shapes are all those of its model, which also settles how packed tensors are
-// to be read. Throws Error kBadInput.
-class BoundComponent {
- public:
-  BoundComponent(const ModelParts& parts, Component component);
-
-  const WeightStore& store() const;
-  // The source's config.json, or what it would be; with what `plan` changes about it.
-  Json ConfigJson(const ComponentPlan& plan) const;
-
-  template <typename Model>
-  const Model& as() const {
-    return std::get<Model>(model_);
-  }
-
- private:
-  std::variant<Transformer, TextEncoder, Vae> model_;
-};
+// The source's config.json, or what it would be; with what `plan` changes about it.
+Json ConfigJson(const ModelPart& part, const ComponentPlan& plan);
 
 // Path, size and time of a file, or of every file with weights: what tells an unchanged source from a changed
 // one.
@@ -47,6 +27,7 @@ Json FilesJson(const WeightStore& store);
 
 // Everything of a model but its weights: tokenizer, scheduler, defaults, index. Throws Error kBadInput or
 // kCannotWrite.
-void CopyOtherFiles(const ModelParts& parts, const Variant& variant, const std::filesystem::path& to);
+void CopyOtherFiles(const ModelParts& parts, const Family& family, const VariantInfo& variant,
+                    const std::filesystem::path& to);
 
 }  // namespace qwen_image

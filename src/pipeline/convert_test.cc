@@ -6,8 +6,8 @@
 #include <map>
 
 #include "core/fail.h"
-#include "files/testing.h"
 #include "families/qwen_image/config_files.h"
+#include "files/testing.h"
 #include "pipeline/convert_sources.h"
 #include "qwen_image/qwen_image.h"
 #include "weights/convert/working_folder.h"
@@ -136,11 +136,12 @@ TEST_F(ConvertModelTest, EveryFormBecomesItsValues) {
         .transformer = source.transformer, .text_encoder = source.text_encoder, .vae = source.vae};
     ModelParts to;
     to.transformer = to.text_encoder = to.vae = Out(name) / form.component;
-    const BoundComponent before(from, component), after(to, component);
-    ASSERT_EQ(after.store().tensors().size(), before.store().tensors().size());
-    for (const auto& [tensor, unsettled] : before.store().tensors()) {
-      const WeightTensor wanted = ReadableTensor(before.store(), tensor);
-      const WeightTensor& found = after.store().tensors().at(tensor);
+    const auto before = FamilyFor(from).OpenPart(from, component),
+               after = FamilyFor(to).OpenPart(to, component);
+    ASSERT_EQ(after->store().tensors().size(), before->store().tensors().size());
+    for (const auto& [tensor, unsettled] : before->store().tensors()) {
+      const WeightTensor wanted = ReadableTensor(before->store(), tensor);
+      const WeightTensor& found = after->store().tensors().at(tensor);
       EXPECT_EQ(found.Format(), "F32");
       EXPECT_EQ(found.shape(), wanted.shape()) << tensor;
       EXPECT_TRUE(found.Values() == wanted.Values()) << tensor;
@@ -163,7 +164,7 @@ TEST_F(ConvertModelTest, PartsOfSeveralToolsBecomeOneFolder) {
   Convert(source, "out", options);
   const ModelParts parts = FindModelParts(Out("out"));
   EXPECT_EQ(parts.pipeline_class, "QwenImagePipeline");
-  EXPECT_NO_THROW(BoundComponent(parts, Component::kTransformer));
+  EXPECT_NO_THROW(FamilyFor(parts).OpenPart(parts, Component::kTransformer));
   EXPECT_EQ(ReadSchedulerConfig(parts.scheduler).max_shift, OfficialScheduler().max_shift);
   const Json config = ReadJsonFile(Out("out") / "transformer/config.json");
   EXPECT_EQ(config.at("quantization").at("bits"), 8);
@@ -187,8 +188,7 @@ TEST_F(ConvertModelTest, ConfigsFollowTheWeights) {
 
 // For a model whose config is missing one is written; it must describe the same model.
 TEST_F(ConvertModelTest, MissingConfigsAreWritten) {
-  const BoundComponent bound(FindModelParts(kTiny), Component::kVae);
-  const VaeConfig& config = bound.as<Vae>().config();
+  const VaeConfig config = ReadVaeConfig(WeightStore(kTiny / "vae", Component::kVae));
   fs::create_directory(Out("vae"));
   fs::copy_file(kTiny / "vae/diffusion_pytorch_model.safetensors", Out("vae") / "model.safetensors");
   WriteJsonFile(Out("vae") / "config.json", VaeConfigJson(config));

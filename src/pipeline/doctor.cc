@@ -5,13 +5,10 @@
 #include <memory>
 
 #include "core/fail.h"
-#include "families/qwen_image/prompt.h"
 #include "pipeline/doctor_estimate.h"
 #include "pipeline/memory_check.h"
-#include "pipeline/parts_fit.h"
 #include "weights/memory.h"
 #include "weights/model_defaults.h"
-#include "weights/recognize.h"
 
 namespace qwen_image {
 namespace {
@@ -26,11 +23,14 @@ class Doctor {
   Diagnosis Run() {
     found_.available_memory = AvailableMemory();
     if (!Locate()) return std::move(found_);
+    family_ = &FamilyFor(parts_);
     ExamineParts();
-    if (transformer_) ExamineVariant();
-    if (transformer_ && !files_.loras.empty()) ExamineLoras();
-    if (text_encoder_) ExamineVision();
-    if (transformer_ && text_encoder_ && vae_) ExamineFit();
+    if (opened_.transformer) ExamineVariant();
+    if (opened_.transformer && !files_.loras.empty()) ExamineLoras();
+    // Text to picture works without: nothing there makes a model unusable.
+    if (opened_.text_encoder) family_->ExamineVision(parts_, opened_, found_.variant.edits, found_.findings);
+    if (opened_.transformer && opened_.text_encoder && opened_.vae)
+      Try("parts", [&] { family_->CheckFit(opened_, parts_.root); });
     if (found_.usable()) ExaminePictures();
     Summarize();
     return std::move(found_);
@@ -80,47 +80,35 @@ class Doctor {
   }
 
   void ExamineParts() {
-    ExaminePart("transformer", parts_.transformer, [&](DoctorPart& part) {
-      transformer_ = std::make_unique<Transformer>(WeightStore(parts_.transformer, Component::kTransformer));
-      Describe(transformer_->store(), part);
-      const TransformerConfig& c = transformer_->config();
-      part.text =
-          fmt::format("{} blocks, {} heads of {}", c.num_layers, c.num_attention_heads, c.attention_head_dim);
-    });
-    ExaminePart("text_encoder", parts_.text_encoder, [&](DoctorPart& part) {
-      text_encoder_ =
-          std::make_unique<TextEncoder>(WeightStore(parts_.text_encoder, Component::kTextEncoder));
-      Describe(text_encoder_->store(), part);
-      const TextEncoderConfig& c = text_encoder_->config();
-      part.text = fmt::format("{} layers of {}, {} tokens", c.num_hidden_layers, c.hidden_size, c.vocab_size);
-    });
-    ExaminePart("vae", parts_.vae, [&](DoctorPart& part) {
-      vae_ = std::make_unique<Vae>(WeightStore(parts_.vae, Component::kVae));
-      Describe(vae_->store(), part);
-      part.text = fmt::format("{} latent channels, {} wide", vae_->config().z_dim, vae_->config().base_dim);
-    });
-    ExaminePart("tokenizer", parts_.tokenizer, [&](DoctorPart& part) {
-      const Tokenizer tokenizer(parts_.tokenizer);
-      part.text =
-          fmt::format("{} tokens{}", tokenizer.vocabulary_size(),
-                      parts_.tokenizer == parts_.text_encoder ? ", inside the text encoder's file" : "");
-    });
+    ExamineWeights(Component::kTransformer, parts_.transformer, opened_.transformer);
+    ExamineWeights(Component::kTextEncoder, parts_.text_encoder, opened_.text_encoder);
+    ExamineWeights(Component::kVae, parts_.vae, opened_.vae);
+    ExaminePart("tokenizer", parts_.tokenizer,
+                [&](DoctorPart& part) { part.text = family_->ExamineTokenizer(parts_); });
     if (parts_.scheduler.empty()) {
-      scheduler_ = OfficialScheduler();
       if (parts_.pipeline_class.empty())
         Note(Health::kNote, "scheduler",
-             "no scheduler's settings are in the files: the official ones of Qwen-Image are used");
+             fmt::format("no scheduler's settings are in the files: the official ones of {} are used",
+                         family_->title()));
     } else {
       ExaminePart("scheduler", parts_.scheduler, [&](DoctorPart& part) {
-        scheduler_ = ReadSchedulerConfig(parts_.scheduler);
-        part.text = IsDistilled(scheduler_) ? "distilled (Lightning): few steps, no guidance"
-                                            : "flow matching, Euler steps";
+        part.text = IsDistilled(ReadSchedulerConfig(parts_.scheduler))
+                        ? "distilled (Lightning): few steps, no guidance"
+                        : "flow matching, Euler steps";
       });
     }
   }
 
+  void ExamineWeights(Component component, const fs::path& path, std::unique_ptr<ModelPart>& opened) {
+    ExaminePart(std::string(NameOf(component)), path, [&](DoctorPart& part) {
+      opened = family_->OpenPart(parts_, component);
+      Describe(opened->store(), part);
+      part.text = opened->Summary();
+    });
+  }
+
   template <typename Open>
-  void ExaminePart(const char* name, const fs::path& path, const Open& open) {
+  void ExaminePart(const std::string& name, const fs::path& path, const Open& open) {
     if (path.empty()) return;
     DoctorPart part{.name = name, .path = path, .text = ""};
     if (!Try(name, [&] { open(part); })) {
@@ -141,37 +129,17 @@ class Doctor {
   }
 
   void ExamineVariant() {
-    const bool told = Try("variant", [&] {
-      found_.variant = RecognizeVariant(parts_, transformer_->config().zero_cond_t, files_.variant,
-                                        ReadModelDefaults(parts_.root).pipelines);
+    Try("variant", [&] {
+      found_.variant = family_->TellVariant(parts_, opened_, files_.variant,
+                                            ReadModelDefaults(parts_.root).pipelines, &found_.findings);
     });
-    if (!told) return;
-    const Variant& variant = found_.variant;
-    if (variant.name.empty()) {
-      Note(Health::kNote, "variant",
-           fmt::format(
-               "cannot tell: {}. --variant says which it is (edits need that; text to picture does not)",
-               variant.how));
-    } else if (variant.name == "edit-2511" && !transformer_->config().zero_cond_t) {
-      Note(Health::kWarning, "variant",
-           "Edit-2511 without its marker (zero_cond_t in config.json, or the tensor "
-           "__index_timestep_zero__): other "
-           "programs will treat it as Edit-2509");
-    } else if (variant.name == "edit-2509") {
-      Note(Health::kNote, "variant",
-           "Edit-2509 by its index; if it is Edit-2511, its zero_cond_t is lost, and --variant edit-2511 "
-           "says so");
-    }
-    if (!variant.edit.empty() && variant.edit != variant.name)
-      Note(Health::kGood, "variant",
-           fmt::format("edits pictures, too, as {} (qwen_image.json)", variant.edit));
   }
 
   void ExamineLoras() {
     LoraSet loras;
     const bool fit = Try("lora", [&] {
       loras = LoraSet(files_.loras);
-      loras.TakeAll(transformer_->store());
+      loras.TakeAll(opened_.transformer->store());
       loras.Finish();
     });
     if (!fit) return;
@@ -182,51 +150,30 @@ class Doctor {
                            ? fmt::format("{}", lora.min_rank)
                            : fmt::format("{} to {}", lora.min_rank, lora.max_rank)));
     }
-    loras_ = loras.applied();
-  }
-
-  // Text to picture works without: nothing here makes a model unusable.
-  void ExamineVision() {
-    try {
-      WeightStore store(parts_.vision_encoder, Component::kVisionEncoder);
-      if (store.tensors().empty() && found_.variant.edit.empty())
-        return Note(Health::kGood, "vision tower", "not there; only edits need it");
-      const VisionEncoder vision(std::move(store));
-      CheckVisionFits(vision, text_encoder_->config());
-      const VisionEncoderConfig& c = vision.config();
-      Note(Health::kGood, "vision tower", fmt::format("there: {} blocks of {}", c.depth, c.hidden_size));
-    } catch (const Error& error) {
-      if (error.kind() != ErrorKind::kBadInput) throw;
-      Note(Health::kWarning, "vision tower", "edits will not work: " + error.message());
-    }
-  }
-
-  void ExamineFit() {
-    Try("parts",
-        [&] { CheckPartsFit(text_encoder_->config(), transformer_->config(), vae_->config(), parts_.root); });
   }
 
   void ExaminePictures() {
-    Defaults defaults;
-    if (!Try("qwen_image.json", [&] {
-          defaults = DefaultsFor(ReadModelDefaults(parts_.root), scheduler_, found_.variant.name);
-        }))
-      return;
-    UseLightning(loras_, scheduler_, defaults);
+    if (!Try("qwen_image.json", [&] { ReadModelDefaults(parts_.root); })) return;
+    // As generate would open it by default, but on the processors.
+    std::unique_ptr<Model> model;
+    if (!Try("model", [&] { model = family_->Open(parts_, files_, {.check_memory = false}); })) return;
+    const ModelTraits& traits = model->traits();
+    const Defaults& defaults = traits.defaults;
     found_.defaults = defaults;
-    const StepEstimate estimate(*transformer_, pool_);
+    const StepEstimate estimate(model->denoiser(), pool_);
+    found_.timed_product = estimate.product();
     std::vector<std::pair<int64_t, int64_t>> sizes = {{512, 512}, {1024, 1024}};
     if (const std::pair own{defaults.width, defaults.height};
         std::find(sizes.begin(), sizes.end(), own) == sizes.end())
       sizes.insert(sizes.begin(), own);
     for (const auto& [width, height] : sizes) {
       cancel_.ThrowIfCancelled();
+      if (std::max(width, height) > traits.geometry.max_side) continue;
       GenerateRequest request;
       request.width = width;
       request.height = height;
-      const Settings settings = ResolveSettings(request, defaults, vae_->config().z_dim);
-      const int64_t memory =
-          EstimateMemory(*text_encoder_, *transformer_, *vae_, request, settings).largest();
+      const Settings settings = ResolveSettings(request, traits);
+      const int64_t memory = model->EstimateMemory(WorkloadOf(request, settings)).largest();
       found_.pictures.push_back({.width = width,
                                  .height = height,
                                  .memory = memory,
@@ -241,13 +188,14 @@ class Doctor {
     } else if (!fits(found_.pictures.front())) {
       Note(Health::kWarning, "memory", "the default size does not fit; choose a smaller one with --size");
     }
-    ExamineUse(defaults);
+    ExamineUse(traits);
   }
 
   // What surprises people.
-  void ExamineUse(const Defaults& defaults) {
+  void ExamineUse(const ModelTraits& traits) {
+    const Defaults& defaults = traits.defaults;
     const bool plain_fp8 = HasPlainFp8();
-    if (IsDistilled(scheduler_)) {
+    if (IsDistilled(traits.scheduler)) {
       Note(Health::kNote, "guidance",
            fmt::format("a distilled schedule (Lightning): {} steps and cfg {} by default; with cfg 1 "
                        "negative prompts do "
@@ -266,30 +214,28 @@ class Doctor {
     Note(Health::kNote, "prompt",
          fmt::format(
              "{} tokens of a prompt are used, --max-sequence-length allows up to {}; a cut is reported",
-             GenerateRequest().max_sequence_length, kTokenizerMaxLength));
+             GenerateRequest().max_sequence_length, traits.max_prompt_tokens));
   }
 
   bool HasPlainFp8() const {
-    const auto& tensors = transformer_->store().tensors();
+    const auto& tensors = opened_.transformer->store().tensors();
     return std::any_of(tensors.begin(), tensors.end(),
                        [](const auto& item) { return item.second.Format() == "F8_E4M3"; });
   }
 
   void Summarize() {
-    const std::string name = found_.variant.name.empty() ? "a model of the Qwen-Image family"
-                                                         : "Qwen-Image, variant " + found_.variant.name;
-    found_.what = transformer_ ? name : "parts of a model";
+    const std::string& variant = found_.variant.name;
+    const std::string name = variant.empty() ? fmt::format("a model of the {} family", family_->title())
+                                             : fmt::format("{}, variant {}", family_->title(), variant);
+    found_.what = opened_.transformer ? name : "parts of a model";
   }
 
   const ModelFiles& files_;
   ThreadPool& pool_;
   const CancelFlag& cancel_;
   ModelParts parts_;
-  SchedulerConfig scheduler_;
-  std::vector<AppliedLora> loras_;
-  std::unique_ptr<Transformer> transformer_;
-  std::unique_ptr<TextEncoder> text_encoder_;
-  std::unique_ptr<Vae> vae_;
+  const Family* family_ = nullptr;
+  OpenedParts opened_;
   Diagnosis found_;
 };
 
@@ -297,7 +243,7 @@ class Doctor {
 
 bool Diagnosis::usable() const {
   return std::none_of(findings.begin(), findings.end(),
-                      [](const DoctorFinding& finding) { return finding.health == Health::kBroken; });
+                      [](const Finding& finding) { return finding.health == Health::kBroken; });
 }
 
 Diagnosis Diagnose(const ModelFiles& files, ThreadPool& pool, const CancelFlag& cancel) {

@@ -8,24 +8,11 @@
 #include <vector>
 
 #include "core/threads.h"
+#include "families/family.h"
 #include "qwen_image/cancel.h"
 #include "qwen_image/qwen_image.h"
-#include "weights/variant.h"
 
 namespace qwen_image {
-
-enum class Health {
-  kGood,
-  kNote,     // worth knowing
-  kWarning,  // pictures may come out wrong
-  kBroken,   // no picture can be drawn
-};
-
-struct DoctorFinding {
-  Health health = Health::kGood;
-  std::string subject;  // "transformer", "memory", …
-  std::string text;
-};
 
 // A part of the model as it was found.
 struct DoctorPart {
@@ -48,11 +35,12 @@ struct DoctorPicture {
 
 struct Diagnosis {
   std::string what;  // in one line
-  Variant variant;
+  VariantInfo variant;
   std::vector<DoctorPart> parts;
-  std::vector<DoctorFinding> findings;
+  std::vector<Finding> findings;
   std::vector<DoctorPicture> pictures;  // only if the model is whole
   std::optional<Defaults> defaults;
+  std::string timed_product;  // that the seconds were told by: "int8", "fp32"; empty if there are none
   int64_t available_memory = 0;
 
   bool usable() const;  // a picture can be drawn

@@ -53,7 +53,7 @@ Json DrawnRecord(const Picture& picture, const GenerateRequest& request, const s
                  {"vae_tiling", TilingName(request.vae_tiling)}};
   if (request.step_cache > 0) record["step_cache"] = request.step_cache;
   AddSource(picture, request, record);
-  for (const AppliedLora& lora : model.transformer.loras().applied()) {
+  for (const AppliedLora& lora : model.model->loras().applied()) {
     record["loras"].push_back({{"file", lora.name},
                                {"scale", lora.scale},
                                {"layers", lora.layers},

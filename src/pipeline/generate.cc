@@ -6,8 +6,8 @@
 #include <optional>
 
 #include "core/fail.h"
-#include "families/qwen_image/latents.h"
 #include "kernels/resize.h"
+#include "model/token_latents.h"
 #include "pipeline/alignment.h"
 #include "pipeline/drawn_record.h"
 #include "pipeline/memory_check.h"
@@ -88,7 +88,7 @@ Json LibraryRecord(const Pipeline::Impl& model, const GenerateRequest& request, 
 class ReleaseAtEnd {
  public:
   explicit ReleaseAtEnd(const Pipeline::Impl& model) : model_(model) {}
-  ~ReleaseAtEnd() { model_.ReleaseAllPages(); }
+  ~ReleaseAtEnd() { model_.model->ReleasePages(); }
   ReleaseAtEnd(const ReleaseAtEnd&) = delete;
   ReleaseAtEnd& operator=(const ReleaseAtEnd&) = delete;
 
@@ -146,7 +146,8 @@ Picture Pipeline::Generate(const GenerateRequest& request, const GenerateHooks& 
   picture.prompt_tokens = text.prompt_tokens;
   picture.prompt_truncated = text.truncated;
   picture.prompt_from_cache = text.from_cache && (!negative || negative->from_cache);
-  model.ReleaseEncoderPages();  // memory for the next stage; a later run finds them in the page cache
+  model.model->ReleasePages(
+      Component::kTextEncoder);  // memory for the next stage; a later run finds them in the page cache
   picture.seconds.encode_prompt = encode_watch.Seconds();
 
   // 3. Turn the pictures into latents.
@@ -154,13 +155,13 @@ Picture Pipeline::Generate(const GenerateRequest& request, const GenerateHooks& 
   TorchGenerator generator(request.seed);
   if (source || !images.empty()) report(Progress::Stage::kEncodePictures, 0);
   const PictureLatents pictures = EncodePictures(model, run, images, source, generator);
-  model.vae.ReleasePages();
+  model.model->ReleasePages(Component::kVae);
   picture.seconds.encode_pictures = pictures_watch.Seconds();
 
   // 4. Draw the noise, 5. lay out the noise levels; or take up what an earlier run left.
   Stopwatch denoise_watch;
   const Schedule schedule = MakeTappedSchedule(model, run);
-  Tensor noise = DrawNoise(run, model.vae.config().z_dim, generator);
+  Tensor noise = DrawNoise(model, run, generator);
   Tensor latents = source ? MixWithNoise(pictures.source, noise, schedule.sigmas.front()) : noise.Clone();
   run.tap("initial_latents_packed", latents);
   StepCache step_cache(request.step_cache, schedule);
@@ -170,14 +171,14 @@ Picture Pipeline::Generate(const GenerateRequest& request, const GenerateHooks& 
   picture.steps_run = settings.steps_run() - picture.steps_resumed;
 
   // 6. Denoise step by step.
-  std::optional<TransformerPass> transformer(std::in_place, model.transformer, run.compute);
-  const Conditions conditions{text.embeds, negative ? &negative->embeds : nullptr, pictures.references};
+  std::optional<Denoising> denoising(std::in_place, model, run, text, negative ? &*negative : nullptr,
+                                     pictures.references);
   for (int64_t step = picture.steps_resumed; step < settings.steps_run(); ++step) {
     report(Progress::Stage::kDenoise, step);
     if (run.tap) run.tap(fmt::format("packed_latents_step{}", step), latents);
     Tensor velocity = step_cache.Velocity(step, [&] {
       const float timestep = schedule.timesteps[static_cast<size_t>(step)] / 1000.0f;
-      return PredictNoise(run, *transformer, latents, conditions, timestep, step);
+      return denoising->Velocity(latents, timestep, step);
     });
     if (run.tap) run.tap(fmt::format("noise_pred_step{}", step), velocity);
     EulerStep(schedule, step, velocity, latents);
@@ -192,18 +193,17 @@ Picture Pipeline::Generate(const GenerateRequest& request, const GenerateHooks& 
   }
   report(Progress::Stage::kDenoise, settings.steps_run());
   run.tap("final_latents_packed", latents);
-  transformer.reset();
-  model.transformer.ReleasePages();
+  denoising.reset();  // its memory is the next stage's
+  model.model->ReleasePages(Component::kTransformer);
   picture.steps_estimated = step_cache.reused();
   picture.seconds.denoise = denoise_watch.Seconds();
 
   // 7. Decode the latents into pixels.
   Stopwatch decode_watch;
   report(Progress::Stage::kDecode, settings.steps_run());
-  Tensor vae_latents = UnpackLatents(latents, model.vae.config().z_dim, settings.grid);
-  DenormalizeLatents(model.vae.config(), vae_latents);
-  RgbImage drawn = ToRgb(model, DecodePicture(model, run, std::move(vae_latents)));
-  model.vae.ReleasePages();
+  Tensor unpacked = model.model->autoencoder().Unpack(latents, settings.grid);
+  RgbImage drawn = ToRgb(model, DecodePicture(model, run, std::move(unpacked)));
+  model.model->ReleasePages(Component::kVae);
 
   // 8. Bring the result to the size of what it was made from, and lay it over that.
   FinishPicture(request, settings, source, images, std::move(drawn), model.pool, picture);

@@ -56,32 +56,16 @@ std::string IdentityOf(const WeightStore& store) {
   return Sha256(text);
 }
 
-namespace {
-
 // A new setting of a model that changes its numbers (a precision, …) belongs into this line.
-std::string ComputedIdentity(const Pipeline::Impl& model, const WeightStore& store) {
-  return Sha256(fmt::format("{} {} {} {}", EngineIdentity(), NameOf(model.device),
-                            model.precision == Precision::kFast ? "fast" : "exact", IdentityOf(store)));
-}
-
-}  // namespace
-
-std::string TextEncoderIdentity(const Pipeline::Impl& model) {
-  if (model.text_encoder_identity.empty())
-    model.text_encoder_identity = ComputedIdentity(model, model.text_encoder.store());
-  return model.text_encoder_identity;
-}
-
-std::string VisionEncoderIdentity(const Pipeline::Impl& model) {
-  if (model.vision_encoder_identity.empty())
-    model.vision_encoder_identity = ComputedIdentity(model, model.vision_encoder().store());
-  return model.vision_encoder_identity;
-}
-
-std::string TransformerIdentity(const Pipeline::Impl& model) {
-  if (model.transformer_identity.empty())
-    model.transformer_identity = ComputedIdentity(model, model.transformer.store());
-  return model.transformer_identity;
+std::string IdentityOf(const Pipeline::Impl& model, Component component) {
+  std::string& identity = model.identities[component];
+  if (identity.empty()) {
+    if (component == Component::kVisionEncoder) model.model->conditioner().NeedVision();
+    identity = Sha256(fmt::format("{} {} {} {}", EngineIdentity(), NameOf(model.device),
+                                  model.precision == Precision::kFast ? "fast" : "exact",
+                                  IdentityOf(*model.model->StoreOf(component))));
+  }
+  return identity;
 }
 
 }  // namespace qwen_image

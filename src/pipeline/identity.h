@@ -19,9 +19,8 @@ std::string IdentityOf(const WeightFile& file);
 // Of all files and the config that a component was loaded from.
 std::string IdentityOf(const WeightStore& store);
 
-// Whatever decides, besides the token ids, what the text encoder of a model computes.
-std::string TextEncoderIdentity(const Pipeline::Impl& model);
-std::string VisionEncoderIdentity(const Pipeline::Impl& model);
-std::string TransformerIdentity(const Pipeline::Impl& model);  // the same; without LoRAs
+// Whatever decides, besides its inputs, what a component of a model computes; without LoRAs. Throws Error
+// kBadInput for a vision encoder that is not there.
+std::string IdentityOf(const Pipeline::Impl& model, Component component);
 
 }  // namespace qwen_image

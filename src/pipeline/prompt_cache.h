@@ -16,7 +16,7 @@ namespace qwen_image {
 
 // What the embeddings of a prompt depend on.
 struct PromptKey {
-  std::string text_encoder;  // TextEncoderIdentity; read for files only
+  std::string text_encoder;  // IdentityOf the components; read for files only
   std::vector<int64_t> ids;  // with the template's
   std::string pictures;      // a digest of those in the prompt; empty: none
   int64_t dropped = 0;       // leading ids that have no embeddings

@@ -3,14 +3,12 @@
 #include <charconv>
 
 #include "core/fail.h"
-#include "families/qwen_image/prompt.h"
 #include "files/digest.h"
 #include "files/folder.h"
 #include "files/json.h"
 #include "files/output_file.h"
 #include "pipeline/identity.h"
 #include "pipeline/kept_tensors.h"
-#include "pipeline/memory_check.h"
 
 namespace qwen_image {
 namespace {
@@ -37,9 +35,9 @@ Json LoraIdentity(const LoraSet& loras) {
 // With the template of text to picture; an edit's has the same text in it.
 std::vector<int64_t> TokenIds(const Pipeline::Impl& model, const GenerateRequest& request,
                               const std::string& prompt) {
-  const auto special = request.reference_special_tokens ? Tokenizer::SpecialTokens::kParse
-                                                        : Tokenizer::SpecialTokens::kLiteral;
-  return EncodePrompt(model.tokenizer, prompt, special).ids;
+  return model.model->conditioner()
+      .Tokenize(prompt, {}, {.parse_special_tokens = request.reference_special_tokens})
+      .ids;
 }
 
 template <typename Image>
@@ -52,9 +50,8 @@ Json PicturesIdentity(const Pipeline::Impl& model, const GenerateRequest& reques
   Json json;
   for (const RgbImage& image : request.input_images) json["input_images"].push_back(HashOf(image));
   if (!request.input_images.empty()) {
-    json["vision_encoder"] = VisionEncoderIdentity(model);
-    json["edit"] = model.edit.variant.edit;
-    json["areas"] = {model.edit.areas.vae_area, model.edit.areas.condition_area.value_or(0)};
+    json["vision_encoder"] = IdentityOf(model, Component::kVisionEncoder);
+    json.update(model.model->EditIdentity());
   }
   if (request.init_image) json["init_image"] = HashOf(*request.init_image);
   if (request.mask) json["mask"] = HashOf(*request.mask);
@@ -62,7 +59,7 @@ Json PicturesIdentity(const Pipeline::Impl& model, const GenerateRequest& reques
   if (margins.any()) json["outpaint"] = {margins.left, margins.top, margins.right, margins.bottom};
   if (settings.strength) json["strength"] = *settings.strength;
   // The latents of pictures depend on the VAE.
-  if (!json.is_null()) json["vae"] = IdentityOf(model.vae.store());
+  if (!json.is_null()) json["vae"] = IdentityOf(*model.model->StoreOf(Component::kVae));
   return json;
 }
 
@@ -80,9 +77,9 @@ int64_t StepsDone(const std::map<std::string, std::string>& metadata, int64_t st
 std::string RunIdentity(const Pipeline::Impl& model, const GenerateRequest& request, const Settings& settings,
                         const Schedule& schedule) {
   Json json = {{"engine", EngineIdentity()},
-               {"text_encoder", TextEncoderIdentity(model)},
-               {"transformer", TransformerIdentity(model)},
-               {"loras", LoraIdentity(model.transformer.loras())},
+               {"text_encoder", IdentityOf(model, Component::kTextEncoder)},
+               {"transformer", IdentityOf(model, Component::kTransformer)},
+               {"loras", LoraIdentity(model.model->loras())},
                {"input_ids", HashOf(TokenIds(model, request, request.prompt))},
                {"max_sequence_length", request.max_sequence_length},
                {"width", settings.width},
@@ -107,11 +104,11 @@ std::string RunIdentity(const Pipeline::Impl& model, const GenerateRequest& requ
 std::string Pipeline::RunId(const GenerateRequest& request) const {
   const Turns::Turn turn(impl_->turns);
   const Settings settings = impl_->Resolve(request);
-  const Schedule schedule = ScheduleOf(impl_->scheduler, settings);
+  const Schedule schedule = ScheduleOf(impl_->model->traits().scheduler, settings);
   return Sha256(fmt::format("{} {} {} {}x{} {}", RunIdentity(*impl_, request, settings, schedule),
-                            IdentityOf(impl_->vae.store()),
-                            UseTiling(request, settings.width, settings.height), settings.output_width,
-                            settings.output_height, request.blend));
+                            IdentityOf(*impl_->model->StoreOf(Component::kVae)),
+                            impl_->geometry().Tiles(request.vae_tiling, {settings.width, settings.height}),
+                            settings.output_width, settings.output_height, request.blend));
 }
 
 ResumeFile::ResumeFile(const fs::path& folder, std::string identity, std::string prompt)

@@ -14,6 +14,11 @@ struct Run {
   const Compute& compute;
   Tap tap;
 
+  PromptOptions prompt_options() const {
+    return {.max_sequence_length = request.max_sequence_length,
+            .parse_special_tokens = request.reference_special_tokens,
+            .repairs = settings.repairs};
+  }
   // With guidance every prompt takes two passes, one for each prompt; an edit's pictures take one before.
   int64_t vision_passes() const { return settings.references.empty() ? 0 : 1; }
   Compute VisionPass() const { return compute.ForPass(0, vision_passes() + prompt_passes()); }

@@ -5,39 +5,36 @@
 
 #include "core/fail.h"
 #include "core/tensor.h"
-#include "families/qwen_image/prompt.h"
 #include "pipeline/source.h"
 
 namespace qwen_image {
 namespace {
 
-constexpr int64_t kMaxSide = 8192;
 constexpr int64_t kMaxSteps = 1000;
 
-int64_t NearestValidSide(int64_t side) {
-  return std::clamp((side + kPixelsPerToken / 2) / kPixelsPerToken * kPixelsPerToken, kPixelsPerToken,
-                    kMaxSide);
+int64_t NearestValidSide(int64_t side, const Geometry& g) {
+  return std::clamp((side + g.side_multiple / 2) / g.side_multiple * g.side_multiple, g.side_multiple,
+                    g.max_side);
 }
 
-void CheckSize(int64_t width, int64_t height) {
-  const auto valid = [](int64_t side) {
-    return side >= 1 && side <= kMaxSide && side % kPixelsPerToken == 0;
+void CheckSize(int64_t width, int64_t height, const Geometry& g) {
+  const auto valid = [&](int64_t side) {
+    return side >= 1 && side <= g.max_side && side % g.side_multiple == 0;
   };
   if (valid(width) && valid(height)) return;
   Fail(ErrorKind::kUsage,
        "a picture of {}x{} is impossible: both sides must be multiples of {} from {} to {}; the nearest "
        "valid size is {}x{}",
-       width, height, kPixelsPerToken, kPixelsPerToken, kMaxSide,
-       NearestValidSide(std::clamp<int64_t>(width, 0, kMaxSide)),
-       NearestValidSide(std::clamp<int64_t>(height, 0, kMaxSide)));
+       width, height, g.side_multiple, g.side_multiple, g.max_side,
+       NearestValidSide(std::clamp<int64_t>(width, 0, g.max_side), g),
+       NearestValidSide(std::clamp<int64_t>(height, 0, g.max_side), g));
 }
 
-void CheckLatents(const InitialLatents& latents, TokenGrid grid, int64_t channels) {
-  const Shape packed = {1, grid.height * grid.width, 4 * channels};
-  const Shape plain = {1, 1, channels, 2 * grid.height, 2 * grid.width};
+void CheckLatents(const InitialLatents& latents, TokenGrid grid, const Geometry& g) {
+  const Shape packed = g.PackedShape(grid), plain = g.PlainShape(grid);
   if (latents.shape != packed && latents.shape != plain) {
     Fail(ErrorKind::kUsage, "the initial latents have shape {}, but a picture of {}x{} needs {} or {}",
-         ToString(latents.shape), grid.width * kPixelsPerToken, grid.height * kPixelsPerToken,
+         ToString(latents.shape), grid.width * g.pixels_per_token(), grid.height * g.pixels_per_token(),
          ToString(packed), ToString(plain));
   }
   if (static_cast<int64_t>(latents.values.size()) != ElementCount(packed)) {
@@ -51,37 +48,16 @@ void CheckLatents(const InitialLatents& latents, TokenGrid grid, int64_t channel
 
 // A picture to begin with is drawn at its own size, if that is about what the model is made for; else at the
 // model's area. The ratio stays as far as whole tokens allow.
-ImageSize SizeLike(ImageSize source, const Defaults& defaults) {
+ImageSize SizeLike(ImageSize source, const Defaults& defaults, const Geometry& g) {
   constexpr double kLeast = 0.25, kMost = 1.5;  // of the model's area
   const auto area = static_cast<double>(defaults.width * defaults.height);
   const double share = static_cast<double>(source.width) * static_cast<double>(source.height) / area;
   const double factor = share >= kLeast && share <= kMost ? 1 : std::sqrt(1 / share);
   const auto side = [&](int64_t length) {
-    return NearestValidSide(std::llround(std::min(static_cast<double>(length) * factor, 1.0 * kMaxSide)));
+    const double wanted = static_cast<double>(length) * factor;
+    return NearestValidSide(std::llround(std::min(wanted, static_cast<double>(g.max_side))), g);
   };
   return {side(source.width), side(source.height)};
-}
-
-void CheckCanEdit(const EditModel& edit, size_t images) {
-  const Variant& variant = edit.variant;
-  if (variant.edit.empty()) {
-    if (variant.name.empty())
-      Fail(ErrorKind::kUsage,
-           "this model does not say which kind it is ({}); if it is made for editing, say which "
-           "variant it is: edit, edit-2509 or edit-2511",
-           variant.how);
-    Fail(
-        ErrorKind::kUsage,
-        "this model draws from text ({}) and was not made for editing; a model of Qwen-Image-Edit is needed, "
-        "or an initial image to begin with",
-        variant.how);
-  }
-  constexpr size_t kMostImages = 8;
-  if (variant.edit == "edit" && images > 1)
-    Fail(ErrorKind::kUsage, "Qwen-Image-Edit takes one input image, not {}; Edit-2509 and later take several",
-         images);
-  if (images > kMostImages)
-    Fail(ErrorKind::kUsage, "{} input images are too many; at most {} are taken", images, kMostImages);
 }
 
 // How much wider one shape is than another, or narrower: 1 for the same.
@@ -101,23 +77,17 @@ void CheckNotSquashed(ImageSize original, const Settings& s) {
 }
 
 // The size to draw at: as asked for, else as the pictures or the model suggest.
-void ResolveSize(const GenerateRequest& request, const Defaults& defaults, const EditModel& edit,
-                 std::optional<ImageSize> source, Settings& s) {
-  ImageSize size = {defaults.width, defaults.height};
+void ResolveSize(const GenerateRequest& request, const ModelTraits& model, std::optional<ImageSize> source,
+                 Settings& s) {
+  ImageSize size = {model.defaults.width, model.defaults.height};
   std::optional<ImageSize> original = source;
   if (!request.input_images.empty()) {
-    CheckCanEdit(edit, request.input_images.size());
-    EditAreas areas = edit.areas;
-    // The official pipeline for masks does as that of Qwen-Image-Edit, whatever the model: its template, and
-    // one size for the VAE and the vision encoder.
-    if (source || edit.variant.edit == "edit") {
-      s.edit_template = EditTemplate::kEdit;
-      areas.condition_area.reset();
-    }
-    for (const RgbImage& image : request.input_images) {
-      original = source.value_or(ImageSize{image.width, image.height});
-      s.references.push_back(SizesOf(*original, areas));
-    }
+    std::vector<ImageSize> inputs;
+    for (const RgbImage& image : request.input_images)
+      inputs.push_back(source.value_or(ImageSize{image.width, image.height}));
+    s.repairs = source.has_value();
+    s.references = model.plan_edit(inputs, s.repairs);
+    original = inputs.back();
     size = s.references.back().vae;  // the last one decides
     const bool other_size = request.width.value_or(size.width) != size.width ||
                             request.height.value_or(size.height) != size.height;
@@ -126,12 +96,12 @@ void ResolveSize(const GenerateRequest& request, const Defaults& defaults, const
            "an edit with a mask or margins is drawn at the size of its input image; leave out "
            "the size (or use keep-size for the input's own)");
   } else if (source) {
-    size = SizeLike(*source, defaults);
+    size = SizeLike(*source, model.defaults, model.geometry);
   }
   s.width = request.width.value_or(size.width);
   s.height = request.height.value_or(size.height);
-  CheckSize(s.width, s.height);
-  s.grid = {s.height / kPixelsPerToken, s.width / kPixelsPerToken};
+  CheckSize(s.width, s.height, model.geometry);
+  s.grid = model.geometry.GridOf({s.width, s.height});
   // A blended picture has the source's own pixels, if no other size is asked for.
   const bool blends = source && request.blend && (request.mask || request.outpaint.any());
   const bool as_original = request.keep_size || (blends && !request.width && !request.height);
@@ -157,29 +127,29 @@ void ResolveStrength(const GenerateRequest& request, Settings& s) {
 
 }  // namespace
 
-Settings ResolveSettings(const GenerateRequest& request, const Defaults& defaults, int64_t latent_channels,
-                         const EditModel& edit) {
+Settings ResolveSettings(const GenerateRequest& request, const ModelTraits& model) {
+  const Defaults& defaults = model.defaults;
   Settings s;
   s.negative_prompt = request.negative_prompt.value_or(defaults.negative_prompt);
   s.steps = request.steps.value_or(defaults.steps);
   s.cfg = request.cfg.value_or(defaults.cfg);
   const std::optional<ImageSize> source = SourceSize(request);
-  ResolveSize(request, defaults, edit, source, s);
+  ResolveSize(request, model, source, s);
   if (s.steps < 1 || s.steps > kMaxSteps) {
     Fail(ErrorKind::kUsage, "steps must be from 1 to {}, not {}", kMaxSteps, s.steps);
   }
   if (source) ResolveStrength(request, s);
   if (!(s.cfg >= 0 && s.cfg <= 1000))
     Fail(ErrorKind::kUsage, "cfg must be a number from 0 to 1000 (1 is off), not {}", s.cfg);
-  if (request.max_sequence_length < 1 || request.max_sequence_length > kTokenizerMaxLength) {
-    Fail(ErrorKind::kUsage, "the maximum sequence length must be from 1 to {}, not {}", kTokenizerMaxLength,
-         request.max_sequence_length);
+  if (request.max_sequence_length < 1 || request.max_sequence_length > model.max_prompt_tokens) {
+    Fail(ErrorKind::kUsage, "the maximum sequence length must be from 1 to {}, not {}",
+         model.max_prompt_tokens, request.max_sequence_length);
   }
   if (!(request.step_cache >= 0 && request.step_cache <= 1)) {
     Fail(ErrorKind::kUsage, "the threshold of the step cache must be a number from 0 (off) to 1, not {}",
          request.step_cache);
   }
-  if (request.latents) CheckLatents(*request.latents, s.grid, latent_channels);
+  if (request.latents) CheckLatents(*request.latents, s.grid, model.geometry);
   return s;
 }
 
@@ -206,43 +176,6 @@ Schedule ScheduleOf(const SchedulerConfig& scheduler, const Settings& settings) 
   schedule.sigmas.erase(schedule.sigmas.begin(), schedule.sigmas.begin() + settings.first_step);
   schedule.timesteps.erase(schedule.timesteps.begin(), schedule.timesteps.begin() + settings.first_step);
   return schedule;
-}
-
-bool IsDistilled(const SchedulerConfig& scheduler) {
-  return scheduler.use_dynamic_shifting && scheduler.base_shift == scheduler.max_shift &&
-         !scheduler.shift_terminal;
-}
-
-Defaults OfficialDefaults(const SchedulerConfig& scheduler, const std::string& variant) {
-  Defaults defaults;  // as the model's card uses it
-  if (variant == "edit-2509" || variant == "edit-2511") defaults.steps = 40;
-  if (IsDistilled(scheduler)) {
-    defaults.steps = 8;
-    defaults.cfg = 1.0;
-  }
-  return defaults;
-}
-
-Defaults DefaultsFor(const ModelDefaults& own, const SchedulerConfig& scheduler, const std::string& variant) {
-  Defaults defaults = OfficialDefaults(scheduler, variant);
-  defaults.width = own.width.value_or(defaults.width);
-  defaults.height = own.height.value_or(defaults.height);
-  defaults.steps = own.steps.value_or(defaults.steps);
-  defaults.cfg = own.cfg.value_or(defaults.cfg);
-  defaults.negative_prompt = own.negative_prompt.value_or(defaults.negative_prompt);
-  return defaults;
-}
-
-void UseLightning(const std::vector<AppliedLora>& loras, SchedulerConfig& scheduler, Defaults& defaults) {
-  int64_t steps = 0;
-  for (const AppliedLora& lora : loras) {
-    if (lora.scale != 0) steps = std::max(steps, lora.lightning_steps);
-  }
-  if (steps == 0 || IsDistilled(scheduler)) return;
-  scheduler = LightningScheduler();
-  defaults.steps = steps;
-  defaults.cfg = 1.0;
-  defaults.lightning = true;
 }
 
 }  // namespace qwen_image

@@ -6,11 +6,25 @@
 #include <cmath>
 #include <functional>
 
+#include "families/qwen_image/defaults.h"
+#include "families/qwen_image/edit_model.h"
+
 namespace qwen_image {
 namespace {
 
 constexpr int64_t kChannels = 16;
 const Defaults kDefaults = {.width = 64, .height = 32, .steps = 20, .cfg = 4.0, .negative_prompt = " "};
+
+// With the rules of Qwen-Image.
+Settings ResolveSettings(const GenerateRequest& request, const Defaults& defaults, int64_t channels,
+                         const EditModel& edit = {}) {
+  return ResolveSettings(request, {.defaults = defaults,
+                                   .geometry = {.latent_channels = channels},
+                                   .max_prompt_tokens = kTokenizerMaxLength,
+                                   .plan_edit = [&](std::span<const ImageSize> inputs, bool repairs) {
+                                     return edit.Plan(inputs, repairs);
+                                   }});
+}
 
 std::string UsageError(const GenerateRequest& request) {
   try {
@@ -156,7 +170,8 @@ RgbImage Blank(int64_t width, int64_t height) {
 }
 
 EditModel Edits(const std::string& variant) {
-  return {{variant, "told", variant}, {.vae_area = 128 * 128, .condition_area = 64 * 64}};
+  const Variant edit = *ParseVariant(variant);
+  return {{edit, "told", edit}, EditAreas{.vae_area = 128 * 128, .condition_area = 64 * 64}};
 }
 
 TEST(PictureSettings, StrengthSkipsTheFirstSteps) {
@@ -239,12 +254,12 @@ TEST(PictureSettings, AnEditsSizesAreTheOfficialOnes) {
   one.input_images = {Blank(300, 200)};
   const Settings edit = ResolveSettings(one, kDefaults, kChannels, Edits("edit"));
   EXPECT_EQ(edit.references[0].condition, edit.references[0].vae) << "Qwen-Image-Edit resizes once";
-  EXPECT_EQ(edit.edit_template, EditTemplate::kEdit);
-  EXPECT_EQ(plus.edit_template, EditTemplate::kEditPlus);
+  EXPECT_EQ(Edits("edit").TemplateFor(edit.repairs), EditTemplate::kEdit);
+  EXPECT_EQ(Edits("edit-2509").TemplateFor(plus.repairs), EditTemplate::kEditPlus);
   one.mask = GreyImage{1, 1, {255}};
   const Settings masked = ResolveSettings(one, kDefaults, kChannels, Edits("edit-2509"));
   EXPECT_EQ(masked.references[0].condition, masked.references[0].vae) << "as QwenImageEditInpaintPipeline";
-  EXPECT_EQ(masked.edit_template, EditTemplate::kEdit);
+  EXPECT_EQ(Edits("edit-2509").TemplateFor(masked.repairs), EditTemplate::kEdit);
 }
 
 TEST(PictureSettings, EditsThatAreImpossibleAreRefused) {
@@ -260,9 +275,9 @@ TEST(PictureSettings, EditsThatAreImpossibleAreRefused) {
   GenerateRequest request;
   request.input_images = {Blank(64, 64), Blank(64, 64)};
   EXPECT_THAT(message(request, Edits("edit")), testing::HasSubstr("takes one input image, not 2"));
-  EXPECT_THAT(message(request, {{"qwen-image", "model_index.json", ""}, {}}),
+  EXPECT_THAT(message(request, {{Variant::kTextToImage, "model_index.json"}, EditAreas()}),
               testing::HasSubstr("not made for editing"));
-  EXPECT_THAT(message(request, {{"", "no index", ""}, {}}),
+  EXPECT_THAT(message(request, {{Variant::kUnknown, "no index"}, EditAreas()}),
               testing::HasSubstr("which variant it is: edit, edit-2509"));
   request.input_images.assign(9, Blank(64, 64));
   EXPECT_THAT(message(request, Edits("edit-2511")), testing::HasSubstr("at most 8"));

@@ -4,7 +4,7 @@
 #include <optional>
 
 #include "core/threads.h"
-#include "pipeline/edit_sizes.h"
+#include "model/image_processor.h"
 #include "qwen_image/qwen_image.h"
 
 namespace qwen_image {

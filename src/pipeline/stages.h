@@ -4,15 +4,14 @@
 #pragma once
 
 #include "core/rng.h"
-#include "families/qwen_image/prompt.h"
-#include "families/qwen_image/transformer_pass.h"
 #include "pipeline/pictures.h"
 #include "pipeline/run.h"
 
 namespace qwen_image {
 
 struct EncodedText {
-  Tensor embeds;  // [1, tokens, width]
+  Tensor embeds;             // [1, tokens, width]
+  std::vector<int64_t> ids;  // of the embeddings; empty: unknown
   int64_t prompt_tokens = 0;
   bool truncated = false;
   bool from_cache = false;
@@ -26,21 +25,25 @@ Tensor EncodeIds(const Pipeline::Impl& model, const Run& run, const EncodedPromp
                  SeenPictures& pictures);
 
 // The noise of the seed, or the one that was given.
-Tensor DrawNoise(const Run& run, int64_t channels, TorchGenerator& generator);
+Tensor DrawNoise(const Pipeline::Impl& model, const Run& run, TorchGenerator& generator);
 Schedule MakeTappedSchedule(const Pipeline::Impl& model, const Run& run);
 
-// What the transformer is told beside the latents.
-struct Conditions {
-  const Tensor& prompt_embeds;
-  const Tensor* negative_embeds;  // null without guidance
-  const Tensor& references;       // see PictureLatents
+// The guided velocities of a run's steps.
+class Denoising {
+ public:
+  // All must outlive this object. `negative`: null without guidance; `references`: see PictureLatents.
+  Denoising(const Pipeline::Impl& model, const Run& run, const EncodedText& text, const EncodedText* negative,
+            const Tensor& references);
+  Tensor Velocity(const Tensor& latents, float timestep, int64_t step);
+
+ private:
+  const Pipeline::Impl& model_;
+  const Run& run_;
+  bool guided_;
+  std::unique_ptr<DenoiserPass> pass_;
 };
 
-// The guided velocity of a step.
-Tensor PredictNoise(const Run& run, TransformerPass& transformer, const Tensor& latents,
-                    const Conditions& conditions, float timestep, int64_t step);
-
-// VAE latents [1, z, 1, h / 8, w / 8], denormalised → picture [1, 3, h, w] in [−1, 1].
+// What the autoencoder unpacked → picture [1, 3, h, w] in [−1, 1].
 Tensor DecodePicture(const Pipeline::Impl& model, const Run& run, Tensor latents);
 
 // [1, 3, h, w] in [−1, 1] → 0…255, rounding halves to even as NumPy does. Throws Error kBadInput for NaN and

@@ -26,22 +26,24 @@ ModelFiles TinyWith(const fs::path& vision_encoder) {
 
 std::string EditMessage(const ModelFiles& files) {
   const Pipeline pipeline(files, {.threads = 1});  // which does not mind
-  return MessageOf(ErrorKind::kBadInput, [&] { pipeline.impl().vision_encoder(); });
+  return MessageOf(ErrorKind::kBadInput, [&] { pipeline.impl().model->conditioner().NeedVision(); });
 }
 
 TEST(VisionPart, IsOpenedWhenAskedFor) {
   const Pipeline pipeline(kTiny, {.threads = 1});
-  const Pipeline::Impl& model = pipeline.impl();
+  const Model& model = *pipeline.impl().model;
   GenerateRequest request;
   request.prompt = "x";
   request.width = request.height = 32;
   request.steps = 2;
   pipeline.Generate(request, {});
-  EXPECT_FALSE(model.opened_vision_encoder);
-  const VisionEncoder& vision = model.vision_encoder();
-  EXPECT_EQ(vision.config().out_hidden_size, model.text_encoder.config().hidden_size);
-  EXPECT_EQ(&model.vision_encoder(), &vision);
-  EXPECT_EQ(vision.store().path(), kTiny / "text_encoder");
+  EXPECT_EQ(model.StoreOf(Component::kVisionEncoder), nullptr);
+  model.conditioner().NeedVision();
+  const WeightStore* vision = model.StoreOf(Component::kVisionEncoder);
+  ASSERT_NE(vision, nullptr);
+  model.conditioner().NeedVision();
+  EXPECT_EQ(model.StoreOf(Component::kVisionEncoder), vision) << "opened once";
+  EXPECT_EQ(vision->path(), kTiny / "text_encoder");
 }
 
 TEST(VisionPart, ComesFromWhereItIsNamed) {
@@ -49,7 +51,9 @@ TEST(VisionPart, ComesFromWhereItIsNamed) {
   folder.Write("model.safetensors", ReadBytes(kTiny / "text_encoder/model.safetensors"));
   folder.Write("config.json", ReadBytes(kTiny / "text_encoder/config.json"));
   const Pipeline pipeline(TinyWith(folder.path()), {.threads = 1});
-  EXPECT_EQ(pipeline.impl().vision_encoder().store().path(), folder.path());
+  const Model& model = *pipeline.impl().model;
+  model.conditioner().NeedVision();
+  EXPECT_EQ(model.StoreOf(Component::kVisionEncoder)->path(), folder.path());
 }
 
 TEST(VisionPart, IsMissedByEditsAlone) {
@@ -74,7 +78,7 @@ std::string DoctorOnVision(const ModelFiles& files) {
   ThreadPool pool(1);
   const Diagnosis found = Diagnose(files, pool, CancelFlag());
   EXPECT_TRUE(found.usable());
-  for (const DoctorFinding& finding : found.findings) {
+  for (const Finding& finding : found.findings) {
     if (finding.subject == "vision tower")
       return (finding.health == Health::kGood ? "good: " : "warning: ") + finding.text;
   }

@@ -7,9 +7,9 @@
 #include <string_view>
 
 #include "core/fail.h"
+#include "families/qwen_image/variant.h"
 #include "files/json.h"
 #include "files/text.h"
-#include "weights/variant.h"
 
 namespace qwen_image {
 namespace {
@@ -109,7 +109,7 @@ ModelDefaults ReadModelDefaults(const fs::path& root) {
           .steps = reader.Integer("steps", 1, 1000),
           .cfg = reader.Number("cfg", 0, 1000),
           .negative_prompt = reader.Text("negative_prompt", 65536),
-          .pipelines = reader.Names("pipelines", kVariantNames),
+          .pipelines = reader.Names("pipelines", VariantNames()),
           .vae_area = reader.Integer("vae_area", kLeastArea, kMostArea),
           .condition_area = reader.Integer("condition_area", kLeastArea, kMostArea)};
 }

@@ -136,7 +136,7 @@ TEST(Recognize, ConfigsOfOtherModelsAreRefused) {
 TEST(Variant, IsToldByTheIndexOrByZeroCondT) {
   const auto tell = [](const char* pipeline, bool zero_cond_t, const char* asked = "") {
     const ModelParts parts{.root = "m", .pipeline_class = pipeline, .transformer = "m/transformer"};
-    return RecognizeVariant(parts, zero_cond_t, asked).name;
+    return NameOf(RecognizeVariant(parts, zero_cond_t, asked).variant);
   };
   EXPECT_EQ(tell("QwenImagePipeline", false), "qwen-image");
   EXPECT_EQ(tell("QwenImageEditPipeline", false), "edit");
@@ -155,22 +155,22 @@ TEST(Variant, IsToldByTheIndexOrByZeroCondT) {
   // Another folder's index says nothing about a transformer from elsewhere.
   EXPECT_EQ(RecognizeVariant({.root = "m", .pipeline_class = "QwenImagePipeline", .transformer = "x.gguf"},
                              false, "")
-                .name,
-            "");
+                .variant,
+            Variant::kUnknown);
 }
 
 TEST(Variant, AModelMaySayThatItServesSeveralPipelines) {
   const ModelParts parts{.root = "m", .pipeline_class = "QwenImagePipeline", .transformer = "m/transformer"};
   const std::vector<std::string> both = {"qwen-image", "edit-2509"};
-  EXPECT_EQ(RecognizeVariant(parts, false, "", both).name, "qwen-image");
-  EXPECT_EQ(RecognizeVariant(parts, false, "", both).edit, "edit-2509");
-  EXPECT_EQ(RecognizeVariant(parts, false, "", {}).edit, "");
-  EXPECT_EQ(RecognizeVariant(parts, false, "edit-2509", both).name, "edit-2509");
+  EXPECT_EQ(RecognizeVariant(parts, false, "", both).variant, Variant::kTextToImage);
+  EXPECT_EQ(RecognizeVariant(parts, false, "", both).edit, Variant::kEdit2509);
+  EXPECT_EQ(RecognizeVariant(parts, false, "", {}).edit, Variant::kUnknown);
+  EXPECT_EQ(RecognizeVariant(parts, false, "edit-2509", both).variant, Variant::kEdit2509);
   EXPECT_THAT(MessageOf(ErrorKind::kUsage, [&] { RecognizeVariant(parts, false, "edit-2511", both); }),
               HasSubstr("contradicts"));
   const ModelParts edit{
       .root = "m", .pipeline_class = "QwenImageEditPipeline", .transformer = "m/transformer"};
-  EXPECT_EQ(RecognizeVariant(edit, false, "").edit, "edit");
+  EXPECT_EQ(RecognizeVariant(edit, false, "").edit, Variant::kEdit);
 }
 
 TEST(ForeignNames, OfOtherComponentsInACheckpointAreLeftOut) {

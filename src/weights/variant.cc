@@ -10,47 +10,44 @@
 namespace qwen_image {
 namespace {
 
-Variant TellFromFiles(const ModelParts& parts, bool zero_cond_t) {
-  if (zero_cond_t) return {"edit-2511", "the transformer's zero_cond_t"};
+RecognizedVariant TellFromFiles(const ModelParts& parts, bool zero_cond_t) {
+  if (zero_cond_t) return {Variant::kEdit2511, "the transformer's zero_cond_t"};
   // The index speaks for the folder's own transformer only.
   const bool own = parts.transformer.parent_path() == parts.root;
   const std::string pipeline = own ? parts.pipeline_class : "";
   if (pipeline.empty())
-    return {"",
+    return {Variant::kUnknown,
             "no model_index.json speaks for this transformer, and the tensors of Qwen-Image, Edit and "
             "Edit-2509 are alike"};
-  const std::string how = "model_index.json: " + pipeline;
-  if (pipeline == "QwenImageEditPlusPipeline") return {"edit-2509", how};
-  if (pipeline.starts_with("QwenImageEdit")) return {"edit", how};
-  return {"qwen-image", how};
+  return {VariantOfPipelineClass(pipeline), "model_index.json: " + pipeline};
 }
 
 }  // namespace
 
-Variant RecognizeVariant(const ModelParts& parts, bool zero_cond_t, const std::string& asked,
-                         const std::vector<std::string>& pipelines) {
-  if (!asked.empty() && std::find(kVariantNames.begin(), kVariantNames.end(), asked) == kVariantNames.end())
+RecognizedVariant RecognizeVariant(const ModelParts& parts, bool zero_cond_t, const std::string& asked,
+                                   const std::vector<std::string>& pipelines) {
+  const std::optional<Variant> wanted = ParseVariant(asked);
+  if (!asked.empty() && !wanted)
     Fail(ErrorKind::kUsage, "{} is not a variant; there are {}", Quoted(asked),
-         fmt::join(kVariantNames, ", "));
-  Variant found = TellFromFiles(parts, zero_cond_t);
-  const auto serves = [&](const std::string& name) {
-    return std::find(pipelines.begin(), pipelines.end(), name) != pipelines.end();
-  };
-  if (!asked.empty() && asked != found.name) {
+         fmt::join(VariantNames(), ", "));
+  RecognizedVariant found = TellFromFiles(parts, zero_cond_t);
+  if (wanted && *wanted != found.variant) {
     // Only zero_cond_t tells Edit-2511 from Edit-2509, and some copies have lost it.
-    const bool may_be =
-        found.name.empty() || serves(asked) || (found.name == "edit-2509" && asked == "edit-2511");
+    const bool may_be = found.variant == Variant::kUnknown ||
+                        std::find(pipelines.begin(), pipelines.end(), asked) != pipelines.end() ||
+                        (found.variant == Variant::kEdit2509 && *wanted == Variant::kEdit2511);
     if (!may_be) {
       Fail(ErrorKind::kUsage, "the variant {} contradicts the model's files, which say {} ({})", asked,
-           found.name, found.how);
+           NameOf(found.variant), found.how);
     }
-    found = {asked, "the variant that was given"};
+    found = {*wanted, "the variant that was given"};
   }
-  if (found.name.starts_with("edit")) {
-    found.edit = found.name;
-  } else if (asked.empty()) {
+  if (Edits(found.variant)) {
+    found.edit = found.variant;
+  } else if (!wanted) {
     for (const std::string& name : pipelines) {
-      if (name.starts_with("edit")) found.edit = name;
+      const Variant variant = ParseVariant(name).value_or(Variant::kUnknown);
+      if (Edits(variant)) found.edit = variant;
     }
   }
   return found;

@@ -72,20 +72,6 @@ Json VaeConfigJson(const VaeConfig& config) {
           {"z_dim", config.z_dim}};
 }
 
-Json SchedulerConfigJson(const SchedulerConfig& config) {
-  return {{"_class_name", "FlowMatchEulerDiscreteScheduler"},
-          {"base_image_seq_len", config.base_image_seq_len},
-          {"base_shift", config.base_shift},
-          {"max_image_seq_len", config.max_image_seq_len},
-          {"max_shift", config.max_shift},
-          {"num_train_timesteps", config.num_train_timesteps},
-          {"shift", config.shift},
-          {"shift_terminal", config.shift_terminal ? Json(*config.shift_terminal) : Json()},
-          {"time_shift_type",
-           config.time_shift_type == SchedulerConfig::TimeShift::kLinear ? "linear" : "exponential"},
-          {"use_dynamic_shifting", config.use_dynamic_shifting}};
-}
-
 Json ModelIndexJson(const std::string& pipeline_class, bool with_processor) {
   Json json = {{"_class_name", pipeline_class},
                {"scheduler", {"diffusers", "FlowMatchEulerDiscreteScheduler"}},

@@ -8,7 +8,6 @@
 #include "families/qwen_image/vae.h"
 #include "families/qwen_image/vision_encoder.h"
 #include "files/json.h"
-#include "model/scheduler.h"
 
 namespace qwen_image {
 
@@ -16,7 +15,6 @@ Json TransformerConfigJson(const TransformerConfig& config);
 // `store` tells about the vision tower, if there is one.
 Json TextEncoderConfigJson(const TextEncoderConfig& config, const WeightStore& store);
 Json VaeConfigJson(const VaeConfig& config);
-Json SchedulerConfigJson(const SchedulerConfig& config);
 Json ModelIndexJson(const std::string& pipeline_class, bool with_processor);
 
 }  // namespace qwen_image

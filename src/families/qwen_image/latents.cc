@@ -22,12 +22,6 @@ void ForEachLatent(int64_t channels, TokenGrid grid, const Visit& visit) {
 
 }  // namespace
 
-Tensor DrawLatents(TorchGenerator& generator, int64_t channels, TokenGrid grid) {
-  Tensor noise({1, 1, channels, 2 * grid.height, 2 * grid.width});
-  generator.Normal(noise.data(), noise.size());
-  return PackLatents(noise, channels, grid);
-}
-
 Tensor PackLatents(const Tensor& latents, int64_t channels, TokenGrid grid) {
   Tensor packed({1, grid.height * grid.width, 4 * channels});
   ForEachLatent(channels, grid, [&](int64_t plain, int64_t at) { packed[at] = latents[plain]; });
@@ -38,12 +32,6 @@ Tensor UnpackLatents(const Tensor& packed, int64_t channels, TokenGrid grid) {
   Tensor latents({1, channels, 1, 2 * grid.height, 2 * grid.width});
   ForEachLatent(channels, grid, [&](int64_t plain, int64_t at) { latents[plain] = packed[at]; });
   return latents;
-}
-
-Tensor JoinPacked(const Tensor& a, const Tensor& b) {
-  Tensor joined({1, a.dim(1) + b.dim(1), a.dim(2)});
-  std::copy_n(b.data(), b.size(), std::copy_n(a.data(), a.size(), joined.data()));
-  return joined;
 }
 
 Tensor PosteriorMode(const Tensor& moments) {
@@ -73,16 +61,6 @@ void NormalizeLatents(const VaeConfig& vae, Normalization how, Tensor& latents) 
       latents[p] = how == Normalization::kDivide ? centred / std : centred * inverse;
     }
   }
-}
-
-Tensor MixWithNoise(const Tensor& latents, const Tensor& noise, float sigma) {
-  Tensor mixed(latents.shape());
-  for (int64_t i = 0; i < mixed.size(); ++i) mixed[i] = sigma * noise[i] + (1.0f - sigma) * latents[i];
-  return mixed;
-}
-
-void RestoreUnmasked(const Tensor& mask, const Tensor& kept, Tensor& latents) {
-  for (int64_t i = 0; i < latents.size(); ++i) latents[i] = (1.0f - mask[i]) * kept[i] + mask[i] * latents[i];
 }
 
 void DenormalizeLatents(const VaeConfig& vae, Tensor& latents) {

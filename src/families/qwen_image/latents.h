@@ -10,15 +10,9 @@
 
 namespace qwen_image {
 
-// Noise as diffusers draws it, packed: [1, grid tokens, 4 · channels].
-Tensor DrawLatents(TorchGenerator& generator, int64_t channels, TokenGrid grid);
-
 // [1, channels, 1, h, w] or [1, 1, channels, h, w] ↔ [1, h/2 · w/2, 4 · channels]
 Tensor PackLatents(const Tensor& latents, int64_t channels, TokenGrid grid);
 Tensor UnpackLatents(const Tensor& packed, int64_t channels, TokenGrid grid);  // [1, channels, 1, h, w]
-
-// The tokens of two pictures [1, tokens, channels], one behind the other.
-Tensor JoinPacked(const Tensor& a, const Tensor& b);
 
 // A picture's latents [1, z_dim, 1, h, w] from the moments of the VAE's posterior: its means, or drawn from
 // it.
@@ -29,11 +23,6 @@ Tensor PosteriorSample(const Tensor& moments /*[1, 2 · z_dim, 1, h, w]*/, Torch
 // picture to begin with; the two round differently.
 enum class Normalization { kDivide, kMultiplyByInverse };
 void NormalizeLatents(const VaeConfig& vae, Normalization how, Tensor& latents /*[1, z_dim, 1, h, w]*/);
-
-// The forward process of flow matching: sigma · noise + (1 − sigma) · latents.
-Tensor MixWithNoise(const Tensor& latents, const Tensor& noise, float sigma);
-// latents ← (1 − mask) · kept + mask · latents
-void RestoreUnmasked(const Tensor& mask, const Tensor& kept, Tensor& latents);
 
 // Undoes the normalisation of the latents before they are decoded: x · std + mean.
 void DenormalizeLatents(const VaeConfig& vae, Tensor& latents /*[1, z_dim, 1, h, w]*/);

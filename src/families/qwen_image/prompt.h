@@ -6,13 +6,13 @@
 #include <string_view>
 #include <vector>
 
+#include "model/encoded_prompt.h"
 #include "model/tokenizer.h"
 
 namespace qwen_image {
 
 // The figures and the template of diffusers' pipelines/qwenimage/pipeline_qwenimage.py.
 inline constexpr int64_t kTokenizerMaxLength = 1024;  // tokenizer_max_length: ids kept after the dropped ones
-inline constexpr int64_t kDefaultMaxSequenceLength = 512;  // max_sequence_length: embeddings kept, later on
 
 struct PromptTemplate {
   std::string_view prefix, suffix;
@@ -38,14 +38,6 @@ inline constexpr std::string_view kImageToken = "<|image_pad|>";  // stands for 
 enum class EditTemplate {
   kEdit,      // one picture: Qwen-Image-Edit
   kEditPlus,  // "Picture 1: " before the first, and so on: Edit-2509, Edit-2511
-};
-
-struct EncodedPrompt {
-  std::vector<int64_t> ids;
-  int64_t dropped = 0;        // leading ids whose hidden states are thrown away
-  int64_t prompt_tokens = 0;  // the prompt's own tokens, before truncation and without the template's
-  bool truncated = false;     // ids were cut off on the right, as the official tokenizer call does
-  int64_t image_token = -1;   // of edits: the id that stands for pictures
 };
 
 // Throws Error kUsage if the prompt is not valid UTF-8.

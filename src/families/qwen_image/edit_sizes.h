@@ -9,7 +9,7 @@
 #include <cstdint>
 #include <optional>
 
-#include "model/image_processor.h"
+#include "families/model.h"
 
 namespace qwen_image {
 
@@ -23,13 +23,8 @@ struct EditAreas {
   std::optional<int64_t> condition_area = 384 * 384;
 };
 
-struct EditInputSizes {
-  ImageSize input;      // as it was read
-  ImageSize condition;  // for the vision encoder, which resizes it once more (SmartResize)
-  ImageSize vae;        // for the VAE
-};
-
-// Throws Error kUsage for a picture without pixels, kBadInput for one that is too narrow.
+// The condition's size is the vision encoder's, which resizes it once more (SmartResize). Throws Error kUsage
+// for a picture without pixels, kBadInput for one that is too narrow.
 EditInputSizes SizesOf(ImageSize input, const EditAreas& areas);
 
 }  // namespace qwen_image

@@ -1,4 +1,4 @@
-#include "pipeline/parts_fit.h"
+#include "families/qwen_image/parts_fit.h"
 
 #include "core/fail.h"
 

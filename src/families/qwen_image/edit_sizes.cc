@@ -1,4 +1,4 @@
-#include "pipeline/edit_sizes.h"
+#include "families/qwen_image/edit_sizes.h"
 
 #include <cmath>
 

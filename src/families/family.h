@@ -1,0 +1,105 @@
+// A family of models: how its files are opened, and what can be told of them. The table of all families is
+// table.def.
+#pragma once
+
+#include <filesystem>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "families/model.h"
+#include "families/vocabulary.h"
+#include "weights/model_parts.h"
+
+namespace qwen_image {
+
+enum class Health {
+  kGood,
+  kNote,     // worth knowing
+  kWarning,  // pictures may come out wrong
+  kBroken,   // no picture can be drawn
+};
+
+struct Finding {
+  Health health = Health::kGood;
+  std::string subject;  // "transformer", "memory", …
+  std::string text;
+};
+
+struct ModelOptions {
+  Precision precision = Precision::kFast;
+  Device device = Device::kCpu;  // never kAuto
+  bool check_memory = true;
+};
+
+// One component by itself: every name and shape is that of its model.
+class ModelPart {
+ public:
+  virtual ~ModelPart() = default;
+  virtual const WeightStore& store() const = 0;
+  virtual std::string Summary() const = 0;  // "60 blocks, 24 heads of 128"
+  virtual Json Config() const = 0;          // config.json as it is, or as it would be
+};
+
+// Those that were opened; null: not.
+struct OpenedParts {
+  std::unique_ptr<ModelPart> transformer, text_encoder, vae;
+};
+
+struct VariantInfo {
+  std::string name;  // empty: cannot tell
+  std::string how;   // what told
+  bool edits = false;
+  std::string pipeline_class;  // for a model_index.json
+};
+
+class Family {
+ public:
+  virtual ~Family() = default;
+  virtual const Vocabulary& vocabulary() const = 0;
+  virtual std::string title() const = 0;  // for people
+  virtual bool Recognises(const ModelParts& parts) const = 0;
+  virtual SchedulerConfig OfficialScheduler() const = 0;
+
+  // All throw Error kBadInput that says what does not fit.
+  virtual std::unique_ptr<Model> Open(const ModelParts& parts, const ModelFiles& files,
+                                      const ModelOptions& options) const = 0;
+  virtual std::unique_ptr<ModelPart> OpenPart(const ModelParts& parts, Component component) const = 0;
+  virtual std::string ExamineTokenizer(const ModelParts& parts) const = 0;  // in a few words
+  virtual void CheckFit(const OpenedParts& opened, const std::filesystem::path& root) const = 0;  // all three
+
+  // Which variant of the family it is. `asked`: what the user says; empty: nothing. `pipelines`: what the
+  // model says that it can do (ModelDefaults). `findings` is told what is worth knowing; it may be null.
+  // Throws Error kUsage if `asked` contradicts the files.
+  virtual VariantInfo TellVariant(const ModelParts& parts, const OpenedParts& opened,
+                                  const std::string& asked, const std::vector<std::string>& pipelines,
+                                  std::vector<Finding>* findings) const = 0;
+  // What is to be said of the encoder that looks at pictures, which text to picture does not need.
+  virtual void ExamineVision(const ModelParts& parts, const OpenedParts& opened, bool edits,
+                             std::vector<Finding>& findings) const = 0;
+
+  // For folders that come without.
+  virtual Json ModelIndex(const VariantInfo& variant, bool with_processor) const = 0;
+};
+
+std::span<const Family* const> Families();
+
+// The family that recognises the model. Where none does, the first of the table: its errors say what is
+// wrong.
+const Family& FamilyFor(const ModelParts& parts);
+
+// A family that is known as long as this object lives: for tests, which have one thread then.
+class ScopedFamily {
+ public:
+  explicit ScopedFamily(const Family& family);
+  ~ScopedFamily();
+  ScopedFamily(const ScopedFamily&) = delete;
+  ScopedFamily& operator=(const ScopedFamily&) = delete;
+
+ private:
+  const Family& family_;
+  ScopedVocabulary vocabulary_;
+};
+
+}  // namespace qwen_image

@@ -1,0 +1,119 @@
+#include "families/qwen_image/conditioner.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "core/fail.h"
+#include "families/qwen_image/parts_fit.h"
+#include "kernels/resize.h"
+
+namespace qwen_image {
+
+QwenImageConditioner::QwenImageConditioner(const ModelParts& parts, const EditModel& edit,
+                                           Precision precision)
+    : edit_(edit),
+      precision_(precision),
+      tokenizer_(parts.tokenizer),
+      text_encoder_(WeightStore(parts.text_encoder, Component::kTextEncoder), precision),
+      vision_path_(parts.vision_encoder),
+      vision_processor_(ReadVisionProcessorConfig(parts.root / "processor")) {}
+
+void QwenImageConditioner::Place(const DeviceChoice& choice) {
+  device_ = choice;
+  text_encoder_.UseBackend(MakeBackend(choice));
+}
+
+const VisionEncoder& QwenImageConditioner::vision_encoder() const {
+  const std::lock_guard lock(vision_mutex_);
+  if (!vision_encoder_) {
+    VisionEncoder opened(WeightStore(vision_path_, Component::kVisionEncoder), precision_);
+    CheckVisionFits(opened, text_encoder_.config());
+    vision_encoder_.emplace(std::move(opened));
+    vision_encoder_->UseBackend(MakeBackend(device_));
+  }
+  return *vision_encoder_;
+}
+
+void QwenImageConditioner::ReleasePages() const {
+  text_encoder_.ReleasePages();
+  WithOpenedVisionEncoder([](const VisionEncoder* vision) {
+    if (vision) vision->ReleasePages();
+  });
+}
+
+EncodedPrompt QwenImageConditioner::Tokenize(const std::string& text, const SeenPictures& pictures,
+                                             const PromptOptions& options) const {
+  const auto special =
+      options.parse_special_tokens ? Tokenizer::SpecialTokens::kParse : Tokenizer::SpecialTokens::kLiteral;
+  if (!pictures.any()) {
+    EncodedPrompt prompt = EncodePrompt(tokenizer_, text, special);
+    prompt.most_embeds = options.max_sequence_length;
+    return prompt;
+  }
+  // The edit pipelines use the whole text, whatever its length.
+  std::vector<int64_t> tokens;
+  for (const ImageGrid& grid : pictures.grids) tokens.push_back(grid.tokens(vision_processor_.merge_size));
+  return EncodeEditPrompt(tokenizer_, text, edit_.TemplateFor(options.repairs), tokens, special);
+}
+
+EncodedPrompt QwenImageConditioner::TakeIds(std::vector<int64_t> ids, const SeenPictures& pictures,
+                                            const PromptOptions& options) const {
+  EncodedPrompt prompt{.ids = std::move(ids), .dropped = kTextToImageTemplate.dropped_tokens};
+  if (pictures.any()) {
+    prompt.dropped = kEditTemplate.dropped_tokens;
+    prompt.image_token = tokenizer_.TokenId(kImageToken);
+  } else {
+    prompt.most_embeds = options.max_sequence_length;
+  }
+  if (prompt.own_ids() <= 0)
+    Fail(ErrorKind::kBadInput, "{} tokens, no more than the {} of the template", prompt.ids.size(),
+         prompt.dropped);
+  return prompt;
+}
+
+SeenPictures QwenImageConditioner::Look(std::span<const RgbImage> images,
+                                        std::span<const EditInputSizes> sizes, ThreadPool& pool) const {
+  if (images.empty()) return {};
+  std::vector<VisionPatches> pictures;
+  for (size_t i = 0; i < images.size(); ++i) {
+    const ImageSize size = sizes[i].condition;
+    pictures.push_back(PreprocessForVision(
+        Resize(images[i], size.width, size.height, ResizeFilter::kLanczos, pool), vision_processor_, pool));
+  }
+  int64_t patches = 0;
+  SeenPictures seen;
+  for (const VisionPatches& picture : pictures) {
+    const auto& [t, h, w] = picture.image_grid_thw;
+    patches += picture.pixel_values.dim(0);
+    seen.grids.push_back({t, h, w});
+  }
+  seen.pixel_values = Tensor({patches, pictures.front().pixel_values.dim(1)});
+  float* to = seen.pixel_values.data();
+  for (const VisionPatches& picture : pictures)
+    to = std::copy_n(picture.pixel_values.data(), picture.pixel_values.size(), to);
+  return seen;
+}
+
+void QwenImageConditioner::Embed(SeenPictures& pictures, const Compute& compute, const Tap& tap) const {
+  const VisionEncoder& vision = vision_encoder();
+  pictures.features.push_back(vision.Encode(pictures.pixel_values, pictures.grids, compute, tap));
+  vision.store().ThrowIfDamaged();
+}
+
+Tensor QwenImageConditioner::Encode(const EncodedPrompt& prompt, const SeenPictures& pictures,
+                                    const Compute& compute, const Tap& tap,
+                                    const OnPositions& on_positions) const {
+  Tensor hidden_states;
+  if (pictures.any()) {
+    const PromptImages images{pictures.features.front(), pictures.grids, prompt.image_token,
+                              vision_encoder().config().spatial_merge_size};
+    if (on_positions) on_positions(GetRopeIndex(prompt.ids, &images));
+    hidden_states = text_encoder_.Encode(prompt.ids, images, compute, tap);
+  } else {
+    hidden_states = text_encoder_.Encode(prompt.ids, compute, tap);
+  }
+  text_encoder_.store().ThrowIfDamaged();
+  return hidden_states;
+}
+
+}  // namespace qwen_image

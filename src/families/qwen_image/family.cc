@@ -1,0 +1,190 @@
+// Qwen-Image as a family: how its files are opened and examined.
+#include "families/family.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "core/fail.h"
+#include "families/qwen_image/config_files.h"
+#include "families/qwen_image/model.h"
+#include "families/qwen_image/parts_fit.h"
+#include "families/qwen_image/vocabulary.h"
+#include "model/tokenizer.h"
+#include "weights/recognize.h"
+#include "weights/variant.h"
+
+namespace qwen_image {
+namespace {
+
+class TransformerPart final : public ModelPart {
+ public:
+  explicit TransformerPart(const ModelParts& parts)
+      : transformer(WeightStore(parts.transformer, Component::kTransformer)) {}
+  const WeightStore& store() const override { return transformer.store(); }
+  std::string Summary() const override {
+    const TransformerConfig& c = transformer.config();
+    return fmt::format("{} blocks, {} heads of {}", c.num_layers, c.num_attention_heads,
+                       c.attention_head_dim);
+  }
+  Json Config() const override {
+    Json config = store().config();
+    if (!config.is_object()) config = TransformerConfigJson(transformer.config());
+    // Some files say it with a tensor that has no place in a diffusers folder.
+    if (transformer.config().zero_cond_t) config["zero_cond_t"] = true;
+    return config;
+  }
+
+  Transformer transformer;
+};
+
+class TextEncoderPart final : public ModelPart {
+ public:
+  explicit TextEncoderPart(const ModelParts& parts)
+      : text_encoder(WeightStore(parts.text_encoder, Component::kTextEncoder)) {}
+  const WeightStore& store() const override { return text_encoder.store(); }
+  std::string Summary() const override {
+    const TextEncoderConfig& c = text_encoder.config();
+    return fmt::format("{} layers of {}, {} tokens", c.num_hidden_layers, c.hidden_size, c.vocab_size);
+  }
+  Json Config() const override {
+    return store().config().is_object() ? store().config()
+                                        : TextEncoderConfigJson(text_encoder.config(), store());
+  }
+
+  TextEncoder text_encoder;
+};
+
+class VaePart final : public ModelPart {
+ public:
+  explicit VaePart(const ModelParts& parts) : vae(WeightStore(parts.vae, Component::kVae)) {}
+  const WeightStore& store() const override { return vae.store(); }
+  std::string Summary() const override {
+    return fmt::format("{} latent channels, {} wide", vae.config().z_dim, vae.config().base_dim);
+  }
+  Json Config() const override {
+    return store().config().is_object() ? store().config() : VaeConfigJson(vae.config());
+  }
+
+  Vae vae;
+};
+
+const TransformerConfig& ConfigOf(const OpenedParts& opened) {
+  return static_cast<const TransformerPart&>(*opened.transformer).transformer.config();
+}
+const TextEncoderConfig& TextConfigOf(const OpenedParts& opened) {
+  return static_cast<const TextEncoderPart&>(*opened.text_encoder).text_encoder.config();
+}
+
+void NoteVariant(const RecognizedVariant& found, bool zero_cond_t, std::vector<Finding>& findings) {
+  const auto note = [&](Health health, std::string text) {
+    findings.push_back({health, "variant", std::move(text)});
+  };
+  if (found.variant == Variant::kUnknown) {
+    note(
+        Health::kNote,
+        fmt::format("cannot tell: {}. --variant says which it is (edits need that; text to picture does not)",
+                    found.how));
+  } else if (found.variant == Variant::kEdit2511 && !zero_cond_t) {
+    note(Health::kWarning,
+         "Edit-2511 without its marker (zero_cond_t in config.json, or the tensor __index_timestep_zero__): "
+         "other programs will treat it as Edit-2509");
+  } else if (found.variant == Variant::kEdit2509) {
+    note(Health::kNote,
+         "Edit-2509 by its index; if it is Edit-2511, its zero_cond_t is lost, and --variant edit-2511 says "
+         "so");
+  }
+  if (found.edits() && found.edit != found.variant)
+    note(Health::kGood, fmt::format("edits pictures, too, as {} (qwen_image.json)", NameOf(found.edit)));
+}
+
+class QwenImage final : public Family {
+ public:
+  const Vocabulary& vocabulary() const override { return kQwenImageVocabulary; }
+  std::string title() const override { return "Qwen-Image"; }
+  SchedulerConfig OfficialScheduler() const override { return qwen_image::OfficialScheduler(); }
+
+  bool Recognises(const ModelParts& parts) const override {
+    try {
+      const WeightStore store(parts.transformer, Component::kTransformer);  // which refuses other models
+      return std::any_of(store.files().begin(), store.files().end(),
+                         [](const auto& file) { return HasNamesOf(*file, Component::kTransformer); });
+    } catch (const Error&) {
+      return false;
+    }
+  }
+
+  std::unique_ptr<Model> Open(const ModelParts& parts, const ModelFiles& files,
+                              const ModelOptions& options) const override {
+    return std::make_unique<QwenImageModel>(parts, files, options);
+  }
+
+  std::unique_ptr<ModelPart> OpenPart(const ModelParts& parts, Component component) const override {
+    switch (component) {
+      case Component::kTransformer:
+        return std::make_unique<TransformerPart>(parts);
+      case Component::kTextEncoder:
+        return std::make_unique<TextEncoderPart>(parts);
+      case Component::kVae:
+        return std::make_unique<VaePart>(parts);
+      case Component::kVisionEncoder:
+        break;  // a part of the text encoder
+    }
+    Fail(ErrorKind::kInternal, "the {} is no part by itself", NameOf(component));
+  }
+
+  std::string ExamineTokenizer(const ModelParts& parts) const override {
+    return fmt::format("{} tokens{}", Tokenizer(parts.tokenizer).vocabulary_size(),
+                       parts.tokenizer == parts.text_encoder ? ", inside the text encoder's file" : "");
+  }
+
+  void CheckFit(const OpenedParts& opened, const std::filesystem::path& root) const override {
+    CheckPartsFit(TextConfigOf(opened), ConfigOf(opened),
+                  static_cast<const VaePart&>(*opened.vae).vae.config(), root);
+  }
+
+  VariantInfo TellVariant(const ModelParts& parts, const OpenedParts& opened, const std::string& asked,
+                          const std::vector<std::string>& pipelines,
+                          std::vector<Finding>* findings) const override {
+    const bool zero_cond_t = opened.transformer && ConfigOf(opened).zero_cond_t;
+    const RecognizedVariant found = RecognizeVariant(parts, zero_cond_t, asked, pipelines);
+    if (findings) NoteVariant(found, zero_cond_t, *findings);
+    return {.name = std::string(NameOf(found.variant)),
+            .how = found.how,
+            .edits = found.edits(),
+            .pipeline_class = std::string(PipelineClassOf(found.variant))};
+  }
+
+  void ExamineVision(const ModelParts& parts, const OpenedParts& opened, bool edits,
+                     std::vector<Finding>& findings) const override {
+    const auto note = [&](Health health, std::string text) {
+      findings.push_back({health, "vision tower", std::move(text)});
+    };
+    try {
+      WeightStore store(parts.vision_encoder, Component::kVisionEncoder);
+      if (store.tensors().empty() && !edits) return note(Health::kGood, "not there; only edits need it");
+      const VisionEncoder vision(std::move(store));
+      CheckVisionFits(vision, TextConfigOf(opened));
+      const VisionEncoderConfig& c = vision.config();
+      note(Health::kGood, fmt::format("there: {} blocks of {}", c.depth, c.hidden_size));
+    } catch (const Error& error) {
+      if (error.kind() != ErrorKind::kBadInput) throw;
+      note(Health::kWarning, "edits will not work: " + error.message());
+    }
+  }
+
+  Json ModelIndex(const VariantInfo& variant, bool with_processor) const override {
+    return ModelIndexJson(variant.pipeline_class, with_processor);
+  }
+};
+
+}  // namespace
+
+const Family& QwenImageFamily();  // as table.def calls it
+
+const Family& QwenImageFamily() {
+  static const QwenImage family;
+  return family;
+}
+
+}  // namespace qwen_image

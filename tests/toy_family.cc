@@ -1,0 +1,351 @@
+#include "toy_family.h"
+
+#include <algorithm>
+#include <random>
+
+#include "core/fail.h"
+#include "families/weight_names.h"
+#include "files/safetensors_writer.h"
+#include "mlx/weight_forms.h"
+
+namespace qwen_image {
+namespace {
+
+constexpr int64_t kWidth = 8, kLatentChannels = 4, kMixers = 2, kWords = 128, kPixelsPerLatent = 4;
+
+// 1. The vocabulary: what checkpoints are called, and what is known of them.
+constexpr std::string_view kConditionerBlocks[] = {"words"};
+constexpr std::string_view kDenoiserBlocks[] = {"in", "mixers.#", "out"};
+constexpr std::string_view kAutoencoderBlocks[] = {"to_rgb"};
+constexpr ComponentBlocks kBlocks[] = {
+    {"text_encoder", kConditionerBlocks}, {"transformer", kDenoiserBlocks}, {"vae", kAutoencoderBlocks}};
+constexpr std::string_view kBlockLists[] = {"mixers"};
+constexpr MatrixRole kMatrices[] = {{"mix", "mixing"}, {"in", "in and out"}, {"out", "in and out"}};
+constexpr StageNames kStages[] = {
+    {"words", "text_encoder", {}}, {"mixers", "transformer", {}}, {"pixels", "vae", {}}};
+
+std::optional<ValueRange> KnownRange(std::string_view checkpoint) {
+  if (ModuleOf(checkpoint) != "out") return std::nullopt;
+  return ValueRange{-20, 20};
+}
+
+const WeightNames kWeightNames = {};
+const CheckpointNames kCheckpointNames = {.blocks = kBlocks,
+                                          .block_lists = kBlockLists,
+                                          .matrices = kMatrices,
+                                          .stages = kStages,
+                                          .denoiser_blocks = "mixers",
+                                          .velocity = "out",
+                                          .known_range = KnownRange,
+                                          .example = "transformer/step000/mixers.*.mix"};
+
+// 2. The components: weights bound by name and shape, and a forward pass that taps what it computes.
+struct ToyConditioner final : Conditioner {
+  explicit ToyConditioner(WeightStore from) : store(std::move(from)) {
+    WeightBinder binder(store);
+    words = binder.Floats("words", {kWords, kWidth});
+    binder.Finish();
+  }
+
+  int64_t width() const override { return kWidth; }
+  EncodedPrompt Tokenize(const std::string& text, const SeenPictures& pictures,
+                         const PromptOptions& options) const override {
+    return TakeIds({text.begin(), text.end()}, pictures, options);
+  }
+  EncodedPrompt TakeIds(std::vector<int64_t> ids, const SeenPictures&,
+                        const PromptOptions& o) const override {
+    if (ids.empty()) ids.push_back(' ');
+    const auto count = static_cast<int64_t>(ids.size());
+    return {.ids = std::move(ids), .prompt_tokens = count, .most_embeds = o.max_sequence_length};
+  }
+  SeenPictures Look(std::span<const RgbImage>, std::span<const EditInputSizes>, ThreadPool&) const override {
+    return {};
+  }
+  void NeedVision() const override { Fail(ErrorKind::kBadInput, "toys do not look at pictures"); }
+  void Embed(SeenPictures&, const Compute&, const Tap&) const override { NeedVision(); }
+  Tensor Encode(const EncodedPrompt& prompt, const SeenPictures&, const Compute&, const Tap& tap,
+                const OnPositions&) const override {
+    Tensor embeds({1, static_cast<int64_t>(prompt.ids.size()), kWidth});
+    for (size_t i = 0; i < prompt.ids.size(); ++i)
+      std::copy_n(&words[static_cast<size_t>((prompt.ids[i] & (kWords - 1)) * kWidth)], kWidth,
+                  embeds.row(static_cast<int64_t>(i)));
+    tap("words", embeds);
+    return embeds;
+  }
+
+  WeightStore store;
+  std::vector<float> words;  // [kWords, kWidth]
+};
+
+struct ToyDenoiser final : Denoiser {
+  explicit ToyDenoiser(WeightStore from) : store(std::move(from)) {
+    WeightBinder binder(store);
+    in = BindLinear(binder, "in", kWidth, kLatentChannels, Bias::kNo);
+    for (int64_t i = 0; i < kMixers; ++i)
+      mix.push_back(BindLinear(binder, fmt::format("mixers.{}.mix", i), kWidth, kWidth, Bias::kNo));
+    out = BindLinear(binder, "out", kLatentChannels, kWidth, Bias::kNo);
+    binder.Finish();
+  }
+
+  struct Pass final : DenoiserPass {
+    Pass(const ToyDenoiser& d, Conditions c, const Compute& k)
+        : model(d), conditions(std::move(c)), compute(k) {}
+    std::vector<Tensor> Predict(const Tensor& latents, float, std::span<const Tap> taps) override {
+      std::vector<Tensor> velocities;
+      for (size_t i = 0; i < conditions.prompts.size(); ++i)
+        velocities.push_back(model.Forward(latents, *conditions.prompts[i].embeds, compute, taps[i]));
+      return velocities;
+    }
+    const ToyDenoiser& model;
+    Conditions conditions;
+    const Compute& compute;
+  };
+  std::unique_ptr<DenoiserPass> Start(Conditions conditions, const Compute& compute) const override {
+    return std::make_unique<Pass>(*this, std::move(conditions), compute);
+  }
+
+  Tensor Forward(const Tensor& latents, const Tensor& embeds, const Compute& compute, const Tap& tap) const {
+    const int64_t tokens = latents.dim(1);
+    Tensor h({1, tokens, kWidth}), mixed({1, tokens, kWidth}), velocity(latents.shape());
+    in(latents.data(), tokens, h.data(), compute.pool);
+    for (int64_t i = 0; i < h.size(); ++i) {
+      for (int64_t word = 0; word < embeds.dim(1); ++word)
+        h[i] += embeds.row(word)[i % kWidth] / static_cast<float>(embeds.dim(1));
+    }
+    tap("in", h);
+    for (size_t m = 0; m < mix.size(); ++m) {
+      compute.Continue(m, mix.size());
+      const Tap at = tap.Under("mixers.", static_cast<int64_t>(m), "");
+      mix[m](h.data(), tokens, mixed.data(), compute.pool);
+      at(".mix", mixed);
+      Gelu(mixed.data(), mixed.size(), mixed.data(), compute.pool);
+      for (int64_t i = 0; i < h.size(); ++i) h[i] += mixed[i];
+      at("", h);
+    }
+    out(h.data(), tokens, velocity.data(), compute.pool);
+    tap("out", velocity);
+    return velocity;
+  }
+  void Guide(const Tensor& negative, float scale, Tensor& positive) const override {
+    for (int64_t i = 0; i < positive.size(); ++i)
+      positive[i] = negative[i] + scale * (positive[i] - negative[i]);
+  }
+  Linear TypicalLayer() const override { return mix.front(); }
+  Work WorkOf(TokenGrid grid, int64_t) const override {
+    return {.linear = 2.0 * static_cast<double>(grid.tokens() * kMixers * kWidth * kWidth)};
+  }
+
+  WeightStore store;
+  Linear in, out;
+  std::vector<Linear> mix;
+};
+
+struct ToyAutoencoder final : Autoencoder {
+  explicit ToyAutoencoder(WeightStore from) : store(std::move(from)) {
+    WeightBinder binder(store);
+    to_rgb = binder.Floats("to_rgb", {3, kLatentChannels});
+    binder.Finish();
+  }
+
+  Tensor Preprocess(const RgbImage& image, ImageSize size, ThreadPool& pool) const override {
+    return PreprocessForVae(image, size.width, size.height, pool);
+  }
+  // The colours of each latent's pixels; the last channel stays empty.
+  Tensor Encode(const Tensor& pixels, bool, const Compute&, const Tap&) const override {
+    const int64_t height = pixels.dim(2), width = pixels.dim(3);
+    Tensor latents({1, kLatentChannels, height / kPixelsPerLatent, width / kPixelsPerLatent});
+    std::fill_n(latents.data(), latents.size(), 0.0f);
+    for (int64_t i = 0; i < pixels.size(); ++i) {
+      const int64_t y = i / width % height / kPixelsPerLatent, x = i % width / kPixelsPerLatent;
+      latents[(i / (height * width) * latents.dim(2) + y) * latents.dim(3) + x] +=
+          pixels[i] / (kPixelsPerLatent * kPixelsPerLatent);
+    }
+    return latents;
+  }
+  Tensor Latents(const Tensor& encoded, TokenGrid grid, TorchGenerator*) const override {
+    return Pack(encoded, grid);
+  }
+  Tensor Pack(const Tensor& plain, TokenGrid grid) const override {
+    Tensor packed({1, grid.tokens(), kLatentChannels});
+    for (int64_t i = 0; i < packed.size(); ++i)
+      packed[i] = plain[i % kLatentChannels * grid.tokens() + i / kLatentChannels];
+    return packed;
+  }
+  Tensor PackMask(const Tensor& mask, TokenGrid grid) const override {
+    Tensor packed({1, grid.tokens(), kLatentChannels});
+    for (int64_t i = 0; i < packed.size(); ++i) {
+      const int64_t token = i / kLatentChannels;
+      packed[i] =
+          mask[token / grid.width * kPixelsPerLatent * mask.dim(3) + token % grid.width * kPixelsPerLatent];
+    }
+    return packed;
+  }
+  Shape DecodedShape(TokenGrid grid) const override { return {1, kLatentChannels, grid.height, grid.width}; }
+  Tensor Unpack(const Tensor& packed, TokenGrid grid) const override {
+    Tensor latents(DecodedShape(grid));
+    for (int64_t i = 0; i < packed.size(); ++i)
+      latents[i % kLatentChannels * grid.tokens() + i / kLatentChannels] = packed[i];
+    return latents;
+  }
+  Tensor Decode(const Tensor& latents, bool, const Compute&, const Tap& tap) const override {
+    const int64_t height = latents.dim(2) * kPixelsPerLatent, width = latents.dim(3) * kPixelsPerLatent;
+    Tensor pixels({1, 3, height, width});
+    for (int64_t i = 0; i < pixels.size(); ++i) {
+      const int64_t at =
+          i / width % height / kPixelsPerLatent * latents.dim(3) + i % width / kPixelsPerLatent;
+      pixels[i] = 0;
+      for (int64_t c = 0; c < kLatentChannels; ++c)
+        pixels[i] += to_rgb[static_cast<size_t>(i / (height * width) * kLatentChannels + c)] *
+                     latents[c * latents.dim(2) * latents.dim(3) + at];
+    }
+    tap("to_rgb", pixels);
+    return pixels;
+  }
+
+  WeightStore store;
+  std::vector<float> to_rgb;  // [3, kLatentChannels]
+};
+
+// 3. The model: its components, and what the pipeline has to know of it beforehand.
+struct ToyModel final : Model {
+  ToyModel(const ModelParts& parts, const ModelFiles&)
+      : the_conditioner(WeightStore(parts.text_encoder, Component::kTextEncoder)),
+        the_denoiser(WeightStore(parts.transformer, Component::kTransformer)),
+        the_autoencoder(WeightStore(parts.vae, Component::kVae)) {
+    the_traits.defaults = {.width = 32, .height = 16, .steps = 3, .cfg = 1};
+    the_traits.scheduler = {.shift = 1};
+    the_traits.geometry = {.latent_channels = kLatentChannels,
+                           .pixels_per_latent = kPixelsPerLatent,
+                           .latents_per_token = 1,
+                           .side_multiple = kPixelsPerLatent,
+                           .max_side = 256,
+                           .untiled_pixels = 256 * 256};
+    the_traits.max_prompt_tokens = 1024;
+    the_traits.plan_edit = [](std::span<const ImageSize>, bool) -> std::vector<EditInputSizes> {
+      Fail(ErrorKind::kUsage, "toys do not edit");
+    };
+  }
+
+  const Vocabulary& vocabulary() const override { return kToyVocabulary; }
+  const ModelTraits& traits() const override { return the_traits; }
+  const Conditioner& conditioner() const override { return the_conditioner; }
+  const Denoiser& denoiser() const override { return the_denoiser; }
+  const Autoencoder& autoencoder() const override { return the_autoencoder; }
+  const std::string& variant() const override { return the_variant; }
+  std::string id() const override { return "toy"; }
+  bool edits() const override { return false; }
+  Json EditIdentity() const override { return Json::object(); }
+  std::string PipelineClass(const GenerateRequest&) const override { return "ToyPipeline"; }
+  bool published_size() const override { return true; }
+  const WeightStore* StoreOf(Component component) const override {
+    switch (component) {
+      case Component::kTextEncoder:
+        return &the_conditioner.store;
+      case Component::kTransformer:
+        return &the_denoiser.store;
+      case Component::kVae:
+        return &the_autoencoder.store;
+      case Component::kVisionEncoder:
+        break;
+    }
+    return nullptr;
+  }
+  const LoraSet& loras() const override { return no_loras; }
+  MemoryNeed EstimateMemory(const Workload& work) const override {
+    return {.denoise = the_traits.geometry.GridOf(work.picture).tokens() * kWidth * 4};
+  }
+  MlxWeightUse WeightsOnDevice() const override { return {}; }
+  void ReleasePages(std::optional<Component>) const override {}
+
+  ModelTraits the_traits;
+  ToyConditioner the_conditioner;
+  ToyDenoiser the_denoiser;
+  ToyAutoencoder the_autoencoder;
+  std::string the_variant = "toy";
+  LoraSet no_loras;
+};
+
+template <typename Of>
+struct ToyPart final : ModelPart {
+  explicit ToyPart(WeightStore from) : part(std::move(from)) {}
+  const WeightStore& store() const override { return part.store; }
+  std::string Summary() const override { return "a toy's"; }
+  Json Config() const override { return Json::object(); }
+  Of part;
+};
+
+// 4. The family: how files are recognised and opened.
+struct Toy final : Family {
+  const Vocabulary& vocabulary() const override { return kToyVocabulary; }
+  std::string title() const override { return "Toy"; }
+  bool Recognises(const ModelParts& parts) const override {
+    return std::filesystem::exists(parts.transformer / "toy.safetensors");
+  }
+  SchedulerConfig OfficialScheduler() const override { return {.shift = 1}; }
+  std::unique_ptr<Model> Open(const ModelParts& parts, const ModelFiles& files,
+                              const ModelOptions&) const override {
+    return std::make_unique<ToyModel>(parts, files);
+  }
+  std::unique_ptr<ModelPart> OpenPart(const ModelParts& parts, Component component) const override {
+    if (component == Component::kTransformer)
+      return std::make_unique<ToyPart<ToyDenoiser>>(WeightStore(parts.transformer, component));
+    if (component == Component::kTextEncoder)
+      return std::make_unique<ToyPart<ToyConditioner>>(WeightStore(parts.text_encoder, component));
+    return std::make_unique<ToyPart<ToyAutoencoder>>(WeightStore(parts.vae, component));
+  }
+  std::string ExamineTokenizer(const ModelParts&) const override { return "bytes"; }
+  void CheckFit(const OpenedParts&, const std::filesystem::path&) const override {}
+  VariantInfo TellVariant(const ModelParts&, const OpenedParts&, const std::string&,
+                          const std::vector<std::string>&, std::vector<Finding>*) const override {
+    return {.name = "toy", .how = "its file", .pipeline_class = "ToyPipeline"};
+  }
+  void ExamineVision(const ModelParts&, const OpenedParts&, bool, std::vector<Finding>&) const override {}
+  Json ModelIndex(const VariantInfo& variant, bool) const override {
+    return {{"_class_name", variant.pipeline_class}};
+  }
+};
+
+struct NamedFloats {
+  std::string name;
+  Shape shape;
+  std::vector<float> values = {};
+};
+
+void WriteFile(const std::filesystem::path& folder, std::vector<NamedFloats> tensors) {
+  std::filesystem::create_directories(folder);
+  std::vector<PlannedTensor> planned;
+  for (const NamedFloats& t : tensors) planned.push_back({t.name, "F32", t.shape});
+  SafetensorsWriter writer(folder / "toy.safetensors", planned, {});
+  for (const NamedFloats& t : tensors) writer.Append(std::as_bytes(std::span(t.values)));
+  writer.Finish();
+}
+
+}  // namespace
+
+const Vocabulary kToyVocabulary = {.name = "toy", .weights = &kWeightNames, .checkpoints = &kCheckpointNames};
+
+const Family& ToyFamily() {
+  static const Toy family;
+  return family;
+}
+
+void WriteToyModel(const std::filesystem::path& folder, const ToyFiles& files) {
+  std::mt19937 generator(7);
+  std::uniform_real_distribution<float> uniform(-0.5f, 0.5f);
+  const auto tensor = [&](std::string name, Shape shape) {
+    NamedFloats t{std::move(name), shape, std::vector<float>(static_cast<size_t>(ElementCount(shape)))};
+    for (float& value : t.values) value = uniform(generator);
+    return t;
+  };
+  std::vector<NamedFloats> denoiser = {tensor("in.weight", {kWidth, kLatentChannels})};
+  for (int64_t i = 0; i < kMixers; ++i)
+    denoiser.push_back(tensor(fmt::format("mixers.{}.mix.weight", i), {kWidth, kWidth}));
+  denoiser.push_back(tensor("out.weight", {kLatentChannels, kWidth}));
+  denoiser[2].values[0] += files.mixer_1;
+  WriteFile(folder / "transformer", std::move(denoiser));
+  WriteFile(folder / "text_encoder", {tensor("words", {kWords, kWidth})});
+  WriteFile(folder / "vae", {tensor("to_rgb", {3, kLatentChannels})});
+  std::filesystem::create_directories(folder / "tokenizer");  // bytes need none
+}
+
+}  // namespace qwen_image
