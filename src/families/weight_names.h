@@ -59,6 +59,11 @@ struct ZerosReason {
   std::string_view text;  // of the finding
 };
 
+// Tensors that a model may share on purpose: globs of both names.
+struct TiedTensors {
+  std::string_view one, other;
+};
+
 struct WeightNames {
   std::string_view model;  // for messages: "Qwen-Image"
 
@@ -74,6 +79,7 @@ struct WeightNames {
   bool (*describes)(Component component, const Json& config);
 
   std::span<const WeightRole> roles;
+  std::string_view example_glob;  // for messages: "*.img_mod.1.weight"
   std::span<const BlockCount> block_counts;
   // The shape of a tensor that no model binds and that GGUF may have folded; empty: it is as it should be.
   // `rows_of` gives the first dimension of another tensor, `values` is the number of its own.
@@ -81,6 +87,7 @@ struct WeightNames {
                                         const std::function<int64_t(const std::string&)>& rows_of);
   // Why a tensor may be all zero in a whole model.
   std::span<const ZerosReason> reasons_for_zeros;
+  std::span<const TiedTensors> tied;
 
   // What model_index.json may name as the class of the pipeline.
   std::span<const std::string_view> pipeline_classes;

@@ -177,7 +177,7 @@ TEST(MlxLinear, HalfAsWideActivationsStayWithinTheirRoundings) {
     fast.precision = Precision::kFast;
     const array y = Linear(fast)(rounded);
     EXPECT_EQ(y.dtype(), mx::bfloat16);
-    const double roundings = matrix.coding && matrix.coding->groups.bits > 0 ? kCols + 4 : 4;
+    const double roundings = matrix.coding && matrix.coding->mlx() ? kCols + 4 : 4;
     std::vector<float> weights(static_cast<size_t>(kOut * kCols));
     for (int64_t row = 0; row < kOut; ++row) DecodeRow(matrix, row, 0, kCols, weights.data() + row * kCols);
     testing::ExpectNear(ValuesOf(y), OnCpu({matrix, bias}, x), [&](int64_t i) {

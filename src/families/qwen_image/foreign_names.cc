@@ -206,7 +206,7 @@ int64_t ResBlocksOfNames(std::span<const std::string_view> stored_names) {
 
 int64_t ResBlocks(std::span<const std::string_view> stored_names, const Json& config) {
   const auto found = config.is_object() ? config.find("num_res_blocks") : config.end();
-  const bool told = config.is_object() && found != config.end() && found->is_number_unsigned() &&
+  const bool told = config.is_object() && found != config.end() && found->is_number_integer() &&
                     *found >= 1 && *found <= 64;
   return told ? found->get<int64_t>() : ResBlocksOfNames(stored_names);
 }

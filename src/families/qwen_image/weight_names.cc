@@ -92,6 +92,8 @@ constexpr ZerosReason kReasonsForZeros[] = {
     {"*visual.*", "all zero, as before training; drawing from text does not use the vision tower"},
 };
 
+constexpr TiedTensors kTied[] = {{"*embed*", "*lm_head*"}};
+
 // The text-to-image parts of all of these are the same.
 constexpr std::string_view kPipelineClasses[] = {"QwenImagePipeline",         "QwenImageImg2ImgPipeline",
                                                  "QwenImageInpaintPipeline",  "QwenImageEditPipeline",
@@ -107,9 +109,11 @@ constinit const WeightNames kQwenImageWeightNames = {.model = "Qwen-Image",
                                                      .config_classes = kConfigClasses,
                                                      .describes = Describes,
                                                      .roles = kRoles,
+                                                     .example_glob = "*.img_mod.1.weight",
                                                      .block_counts = kBlockCounts,
                                                      .unbound_shape = UnboundShape,
                                                      .reasons_for_zeros = kReasonsForZeros,
+                                                     .tied = kTied,
                                                      .pipeline_classes = kPipelineClasses};
 
 }  // namespace qwen_image

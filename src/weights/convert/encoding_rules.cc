@@ -44,8 +44,8 @@ Encoding Kept(const WeightTensor& tensor) {
 EncodingRule ParseEncodingRule(const std::string& text) {
   const size_t equals = text.rfind('=');
   if (equals == text.npos || equals == 0) {
-    Fail(ErrorKind::kUsage, "{} is not a rule; write GLOB=TYPE, for example '*.img_mod.1.weight=bf16'",
-         Quoted(text));
+    Fail(ErrorKind::kUsage, "{} is not a rule; write GLOB=TYPE, for example '{}=bf16'", Quoted(text),
+         Vocabularies()[0]->weights->example_glob);
   }
   return {text.substr(0, equals), ParseTarget(std::string_view(text).substr(equals + 1))};
 }

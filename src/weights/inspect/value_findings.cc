@@ -72,17 +72,25 @@ struct Duplicates {
   size_t groups = 0;
 };
 
+// Whether a family ties such tensors.
+bool AreTied(const std::vector<std::string>& names) {
+  const auto any = [&](std::string_view glob) {
+    return std::any_of(names.begin(), names.end(), [&](const auto& name) { return MatchesGlob(glob, name); });
+  };
+  return std::any_of(Vocabularies().begin(), Vocabularies().end(), [&](const Vocabulary* family) {
+    const auto& tied = family->weights->tied;
+    return std::any_of(tied.begin(), tied.end(),
+                       [&](const TiedTensors& pair) { return any(pair.one) && any(pair.other); });
+  });
+}
+
 Severity DuplicateSeverity(const std::vector<std::string>& names, std::string* text) {
   const auto parent = [](const std::string& name, int levels) {
     size_t end = name.size();
     for (int i = 0; i < levels && end != name.npos && end > 0; ++i) end = name.rfind('.', end - 1);
     return end == name.npos ? std::string() : name.substr(0, end);
   };
-  const bool embedding =
-      std::any_of(names.begin(), names.end(), [](const auto& n) { return Contains(n, "embed"); });
-  const bool head =
-      std::any_of(names.begin(), names.end(), [](const auto& n) { return Contains(n, "lm_head"); });
-  if (embedding && head) {
+  if (AreTied(names)) {
     *text = "the same bytes: tied on purpose";
     return Severity::kNote;
   }
