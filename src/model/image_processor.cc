@@ -6,7 +6,6 @@
 #include <vector>
 
 #include "core/fail.h"
-#include "families/qwen_image/latents.h"
 #include "files/json.h"
 #include "kernels/resize.h"
 #include "kernels/tasks.h"
@@ -126,15 +125,6 @@ Tensor PreprocessForVae(const RgbImage& image, int64_t width, int64_t height, Th
 Tensor PreprocessMask(const GreyImage& mask, int64_t width, int64_t height, ThreadPool& pool) {
   return BinaryMask(
       Resize(mask, CutToScaleFactor(width), CutToScaleFactor(height), ResizeFilter::kLanczos, pool));
-}
-
-Tensor PackMask(const Tensor& mask, int64_t channels, TokenGrid grid) {
-  const Tensor small = InterpolateNearest(mask, 2 * grid.height, 2 * grid.width);
-  Tensor repeated({1, channels, 1, small.dim(2), small.dim(3)});
-  for (int64_t c = 0; c < channels; ++c) {
-    std::copy_n(small.data(), small.size(), repeated.data() + c * small.size());
-  }
-  return PackLatents(repeated, channels, grid);
 }
 
 VisionProcessorConfig ReadVisionProcessorConfig(const std::filesystem::path& folder) {

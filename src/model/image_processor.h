@@ -8,7 +8,6 @@
 
 #include "core/tensor.h"
 #include "core/threads.h"
-#include "model/token_grid.h"
 #include "qwen_image/image.h"
 
 namespace qwen_image {
@@ -22,9 +21,6 @@ Tensor PreprocessForVae(const RgbImage& image, int64_t width, int64_t height, Th
 // Lanczos to (width, height), then to grey, then 1 where it is at least half as bright as white, else 0:
 // [1, 1, height, width].
 Tensor PreprocessMask(const GreyImage& mask, int64_t width, int64_t height, ThreadPool& pool);
-
-// The mask beside packed latents: [1, 1, height, width] → [1, grid tokens, 4 · channels].
-Tensor PackMask(const Tensor& mask, int64_t channels, TokenGrid grid);
 
 // Of Qwen2-VL's image processor, with transformers' names. The defaults are the published models'.
 struct VisionProcessorConfig {

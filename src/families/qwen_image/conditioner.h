@@ -5,11 +5,11 @@
 #include <mutex>
 #include <optional>
 
+#include "device/devices.h"
 #include "families/model.h"
 #include "families/qwen_image/edit_model.h"
 #include "families/qwen_image/text_encoder.h"
 #include "families/qwen_image/vision_encoder.h"
-#include "device/devices.h"
 #include "model/tokenizer.h"
 #include "weights/model_parts.h"
 

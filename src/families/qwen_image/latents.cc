@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "kernels/resize.h"
+
 namespace qwen_image {
 namespace {
 
@@ -26,6 +28,15 @@ Tensor PackLatents(const Tensor& latents, int64_t channels, TokenGrid grid) {
   Tensor packed({1, grid.height * grid.width, 4 * channels});
   ForEachLatent(channels, grid, [&](int64_t plain, int64_t at) { packed[at] = latents[plain]; });
   return packed;
+}
+
+Tensor PackMask(const Tensor& mask, int64_t channels, TokenGrid grid) {
+  const Tensor small = InterpolateNearest(mask, 2 * grid.height, 2 * grid.width);
+  Tensor repeated({1, channels, 1, small.dim(2), small.dim(3)});
+  for (int64_t c = 0; c < channels; ++c) {
+    std::copy_n(small.data(), small.size(), repeated.data() + c * small.size());
+  }
+  return PackLatents(repeated, channels, grid);
 }
 
 Tensor UnpackLatents(const Tensor& packed, int64_t channels, TokenGrid grid) {

@@ -13,6 +13,8 @@ namespace qwen_image {
 // [1, channels, 1, h, w] or [1, 1, channels, h, w] ↔ [1, h/2 · w/2, 4 · channels]
 Tensor PackLatents(const Tensor& latents, int64_t channels, TokenGrid grid);
 Tensor UnpackLatents(const Tensor& packed, int64_t channels, TokenGrid grid);  // [1, channels, 1, h, w]
+// A mask beside packed latents: [1, 1, height, width] → [1, grid tokens, 4 · channels].
+Tensor PackMask(const Tensor& mask, int64_t channels, TokenGrid grid);
 
 // A picture's latents [1, z_dim, 1, h, w] from the moments of the VAE's posterior: its means, or drawn from
 // it.

@@ -7,6 +7,7 @@
 
 #include <cmath>
 
+#include "families/qwen_image/latents.h"
 #include "files/digest.h"
 #include "files/json.h"
 #include "files/npy.h"
