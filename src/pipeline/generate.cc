@@ -171,13 +171,14 @@ Picture Pipeline::Generate(const GenerateRequest& request, const GenerateHooks& 
   picture.steps_resumed = progress.resumed = kept.Load(latents, step_cache);
 
   // 6. Denoise step by step.
-  Denoising denoising(model, run, text, negative ? &*negative : nullptr, pictures.references);
+  std::optional<Denoising> denoising(std::in_place, model, run, text, negative ? &*negative : nullptr,
+                                     pictures.references);
   for (int64_t step = picture.steps_resumed; step < settings.steps_run(); ++step) {
     report(Progress::Stage::kDenoise, step);
     if (run.tap) run.tap(fmt::format("packed_latents_step{}", step), latents);
     Tensor velocity = step_cache.Velocity(step, [&] {
       const float timestep = schedule.timesteps[static_cast<size_t>(step)] / 1000.0f;
-      return denoising.Velocity(latents, timestep, step);
+      return denoising->Velocity(latents, timestep, step);
     });
     if (run.tap) run.tap(fmt::format("noise_pred_step{}", step), velocity);
     EulerStep(schedule, step, velocity, latents);
@@ -192,6 +193,7 @@ Picture Pipeline::Generate(const GenerateRequest& request, const GenerateHooks& 
   }
   report(Progress::Stage::kDenoise, settings.steps_run());
   run.tap("final_latents_packed", latents);
+  denoising.reset();  // its scratch memory is the decoder's now
   model.model->ReleasePages(Component::kTransformer);
   picture.steps_estimated = step_cache.reused();
   picture.seconds.denoise = denoise_watch.Seconds();
