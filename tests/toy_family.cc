@@ -320,9 +320,15 @@ void WriteFile(const std::filesystem::path& folder, std::vector<NamedFloats> ten
   writer.Finish();
 }
 
+const std::vector<std::string>& ToyVariants() {
+  static const std::vector<std::string> names = {"toy"};
+  return names;
+}
+
 }  // namespace
 
-const Vocabulary kToyVocabulary = {.name = "toy", .weights = &kWeightNames, .checkpoints = &kCheckpointNames};
+const Vocabulary kToyVocabulary = {
+    .name = "toy", .weights = &kWeightNames, .checkpoints = &kCheckpointNames, .variants = &ToyVariants};
 
 const Family& ToyFamily() {
   static const Toy family;

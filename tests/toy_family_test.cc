@@ -53,6 +53,7 @@ TEST_F(ToyFamilyTest, LoadsAndDraws) {
   const Pipeline pipeline(model, {.threads = 1});
   EXPECT_EQ(pipeline.variant(), "toy");
   EXPECT_EQ(pipeline.impl().model->vocabulary().name, "toy");
+  EXPECT_THAT(KnownVariants(), testing::IsSupersetOf({"toy", "edit-2511"}));
   const Picture picture = pipeline.Generate(Request());
   EXPECT_EQ(picture.width, 32);
   EXPECT_EQ(picture.height, 16);

@@ -8,7 +8,7 @@
 #endif
 
 #include "core/fail.h"
-#include "families/qwen_image/variant.h"
+#include "families/vocabulary.h"
 #include "files/numbers.h"
 #include "files/text.h"
 #include "hub/hub_cache.h"
@@ -79,7 +79,7 @@ void AddModelOptions(CLI::App& command, ModelFiles& files) {
   command
       .add_option("--variant", files.variant,
                   "What the model is, where its files do not tell: qwen-image, edit, edit-2509, edit-2511")
-      ->check(CLI::IsMember(VariantNames()))
+      ->check(CLI::IsMember(KnownVariants()))
       ->group(group);
   command
       .add_option_function<std::vector<std::string>>(

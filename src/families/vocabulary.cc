@@ -1,7 +1,5 @@
 #include "families/vocabulary.h"
 
-#include <vector>
-
 namespace qwen_image {
 
 #define FAMILY(vocabulary, family) extern const Vocabulary vocabulary;
@@ -22,6 +20,16 @@ std::vector<const Vocabulary*>& All() {
 }  // namespace
 
 std::span<const Vocabulary* const> Vocabularies() { return All(); }
+
+std::vector<std::string> KnownVariants() {
+  std::vector<std::string> names;
+  for (const Vocabulary* vocabulary : Vocabularies()) {
+    if (!vocabulary->variants) continue;
+    const std::vector<std::string>& own = vocabulary->variants();
+    names.insert(names.end(), own.begin(), own.end());
+  }
+  return names;
+}
 
 ScopedVocabulary::ScopedVocabulary(const Vocabulary& vocabulary) : vocabulary_(vocabulary) {
   All().push_back(&vocabulary);

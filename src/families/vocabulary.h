@@ -4,7 +4,9 @@
 #pragma once
 
 #include <span>
+#include <string>
 #include <string_view>
+#include <vector>
 
 namespace qwen_image {
 
@@ -15,10 +17,14 @@ struct Vocabulary {
   std::string_view name;  // of the family: "qwen-image"
   const WeightNames* weights = nullptr;
   const CheckpointNames* checkpoints = nullptr;
+  const std::vector<std::string>& (*variants)() = nullptr;  // their names; null: there is one kind only
 };
 
 // All families that this program knows: those of table.def, and those of tests. Never empty.
 std::span<const Vocabulary* const> Vocabularies();
+
+// What users may call a variant: the names of all families.
+std::vector<std::string> KnownVariants();
 
 // A family that is known as long as this object lives: for tests, which have one thread then.
 class ScopedVocabulary {

@@ -7,7 +7,7 @@
 #include <string_view>
 
 #include "core/fail.h"
-#include "families/qwen_image/variant.h"
+#include "families/vocabulary.h"
 #include "files/json.h"
 #include "files/text.h"
 
@@ -109,7 +109,7 @@ ModelDefaults ReadModelDefaults(const fs::path& root) {
           .steps = reader.Integer("steps", 1, 1000),
           .cfg = reader.Number("cfg", 0, 1000),
           .negative_prompt = reader.Text("negative_prompt", 65536),
-          .pipelines = reader.Names("pipelines", VariantNames()),
+          .pipelines = reader.Names("pipelines", KnownVariants()),
           .vae_area = reader.Integer("vae_area", kLeastArea, kMostArea),
           .condition_area = reader.Integer("condition_area", kLeastArea, kMostArea)};
 }
