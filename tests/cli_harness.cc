@@ -257,7 +257,7 @@ void ModelCopy::EditTensors(const std::string& file, const std::function<void(St
     const SafetensorsFile stored(path_ / file);
     for (const auto& [name, entry] : stored.tensors()) {
       const std::string bytes(reinterpret_cast<const char*>(entry.bytes.data()), entry.bytes.size());
-      tensors[name] = {entry.dtype, entry.shape, bytes};
+      tensors[name] = {std::string(NameOf(entry.dtype)), entry.shape, bytes};
     }
   }
   edit(tensors);

@@ -85,7 +85,7 @@ TEST_F(ConvertCli, PlainNumbersDrawTheSamePicture) {
   ASSERT_EQ(after.tensors().size(), before.tensors().size());
   for (const auto& [name, tensor] : before.tensors()) {
     const StoredTensor& found = after.tensors().at(name);
-    EXPECT_EQ(found.dtype, "BF16");
+    EXPECT_EQ(found.dtype, DType::kBF16);
     EXPECT_TRUE(std::equal(tensor.bytes.begin(), tensor.bytes.end(), found.bytes.begin(), found.bytes.end()));
   }
 }
@@ -192,10 +192,10 @@ TEST_F(ConvertCli, RulesAndNotes) {
               testing::ElementsAre(testing::Key("conversion.json"), testing::Key("transformer/config.json"),
                                    testing::Key(kTransformer)));
   const SafetensorsFile file(Path("out") / kTransformer);
-  EXPECT_EQ(file.tensors().at("img_in.weight").dtype, "F32");
+  EXPECT_EQ(file.tensors().at("img_in.weight").dtype, DType::kF32);
   EXPECT_EQ(file.tensors().at("proj_out.weight").shape, Shape({64, 32}));
   EXPECT_EQ(file.tensors().at("transformer_blocks.0.attn.to_q.weight").shape, Shape({128, 16}));
-  EXPECT_EQ(file.tensors().at("transformer_blocks.0.attn.norm_q.weight").dtype, "BF16");
+  EXPECT_EQ(file.tensors().at("transformer_blocks.0.attn.norm_q.weight").dtype, DType::kBF16);
   EXPECT_THAT(result.out, Not(HasSubstr("note: ")));
   const RunResult vision = Convert({kTiny, "-o", "text", "--to", "q8", "--only", "text_encoder"});
   const RunResult wide =
