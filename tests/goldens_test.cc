@@ -8,8 +8,8 @@
 #include <cmath>
 #include <filesystem>
 
-#include "files/png.h"
 #include "device/devices.h"
+#include "files/png.h"
 #include "parity/report.h"
 #include "parity/run_recorder.h"
 #include "qwen_image/image_file.h"

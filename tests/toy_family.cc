@@ -89,43 +89,55 @@ struct ToyDenoiser final : Denoiser {
 
   struct Pass final : DenoiserPass {
     Pass(const ToyDenoiser& d, Conditions c, const Compute& k)
-        : model(d), conditions(std::move(c)), compute(k) {}
+        : model(d), conditions(std::move(c)), compute(k), ops(CpuBackend()->Start(k)) {}
+
     std::vector<Tensor> Predict(const Tensor& latents, float, std::span<const Tap> taps) override {
       std::vector<Tensor> velocities;
       for (size_t i = 0; i < conditions.prompts.size(); ++i)
-        velocities.push_back(model.Forward(latents, *conditions.prompts[i].embeds, compute, taps[i]));
+        velocities.push_back(Forward(latents, *conditions.prompts[i].embeds, taps[i]));
       return velocities;
     }
+
+    Tensor Forward(const Tensor& latents, const Tensor& embeds, const Tap& tap) {
+      const Shape wide = {1, latents.dim(1), kWidth};
+      Array h = ops->New(wide), mixed = ops->New(wide), velocity = ops->New(latents.shape());
+      ops->Multiply(model.in, ops->FromHost(latents), h);
+      ops->Add(MeanWord(embeds, wide), h);
+      ops->Show(tap, "in", h);
+      for (size_t m = 0; m < model.mix.size(); ++m) {
+        compute.Continue(m, model.mix.size());
+        const Tap at = tap.Under("mixers.", static_cast<int64_t>(m), "");
+        const Projection mix{
+            .x = &h, .products = {{&model.mix[m], ".mix", &mixed}}, .activation = Activation::kGelu};
+        ops->Project({&mix, 1}, at);
+        ops->Add(mixed, h);
+        ops->Show(at, "", h);
+      }
+      ops->Multiply(model.out, h, velocity);
+      ops->Show(tap, "out", velocity);
+      return ops->ToHost(velocity);
+    }
+
+    // The same for every token.
+    Array MeanWord(const Tensor& embeds, const Shape& wide) {
+      Tensor mean(wide);
+      for (int64_t i = 0; i < mean.size(); ++i) {
+        mean[i] = 0;
+        for (int64_t word = 0; word < embeds.dim(1); ++word)
+          mean[i] += embeds.row(word)[i % kWidth] / static_cast<float>(embeds.dim(1));
+      }
+      return ops->FromHost(mean);
+    }
+
     const ToyDenoiser& model;
     Conditions conditions;
     const Compute& compute;
+    std::unique_ptr<Ops> ops;
   };
   std::unique_ptr<DenoiserPass> Start(Conditions conditions, const Compute& compute) const override {
     return std::make_unique<Pass>(*this, std::move(conditions), compute);
   }
 
-  Tensor Forward(const Tensor& latents, const Tensor& embeds, const Compute& compute, const Tap& tap) const {
-    const int64_t tokens = latents.dim(1);
-    Tensor h({1, tokens, kWidth}), mixed({1, tokens, kWidth}), velocity(latents.shape());
-    in(latents.data(), tokens, h.data(), compute.pool);
-    for (int64_t i = 0; i < h.size(); ++i) {
-      for (int64_t word = 0; word < embeds.dim(1); ++word)
-        h[i] += embeds.row(word)[i % kWidth] / static_cast<float>(embeds.dim(1));
-    }
-    tap("in", h);
-    for (size_t m = 0; m < mix.size(); ++m) {
-      compute.Continue(m, mix.size());
-      const Tap at = tap.Under("mixers.", static_cast<int64_t>(m), "");
-      mix[m](h.data(), tokens, mixed.data(), compute.pool);
-      at(".mix", mixed);
-      Gelu(mixed.data(), mixed.size(), mixed.data(), compute.pool);
-      for (int64_t i = 0; i < h.size(); ++i) h[i] += mixed[i];
-      at("", h);
-    }
-    out(h.data(), tokens, velocity.data(), compute.pool);
-    tap("out", velocity);
-    return velocity;
-  }
   void Guide(const Tensor& negative, float scale, Tensor& positive) const override {
     for (int64_t i = 0; i < positive.size(); ++i)
       positive[i] = negative[i] + scale * (positive[i] - negative[i]);
@@ -296,10 +308,11 @@ struct Toy final : Family {
   std::string ExamineTokenizer(const ModelParts&) const override { return "bytes"; }
   void CheckFit(const OpenedParts&, const std::filesystem::path&) const override {}
   VariantInfo TellVariant(const ModelParts&, const OpenedParts&, const std::string&,
-                          const std::vector<std::string>&, std::vector<Finding>*) const override {
+                          const std::vector<std::string>&, std::vector<HealthFinding>*) const override {
     return {.name = "toy", .how = "its file", .pipeline_class = "ToyPipeline"};
   }
-  void ExamineVision(const ModelParts&, const OpenedParts&, bool, std::vector<Finding>&) const override {}
+  void ExamineVision(const ModelParts&, const OpenedParts&, bool,
+                     std::vector<HealthFinding>&) const override {}
   Json ModelIndex(const VariantInfo& variant, bool) const override {
     return {{"_class_name", variant.pipeline_class}};
   }
@@ -314,7 +327,7 @@ struct NamedFloats {
 void WriteFile(const std::filesystem::path& folder, std::vector<NamedFloats> tensors) {
   std::filesystem::create_directories(folder);
   std::vector<PlannedTensor> planned;
-  for (const NamedFloats& t : tensors) planned.push_back({t.name, "F32", t.shape});
+  for (const NamedFloats& t : tensors) planned.push_back({t.name, DType::kF32, t.shape});
   SafetensorsWriter writer(folder / "toy.safetensors", planned, {});
   for (const NamedFloats& t : tensors) writer.Append(std::as_bytes(std::span(t.values)));
   writer.Finish();

@@ -3,8 +3,8 @@
 
 #include <CLI/CLI.hpp>
 
-#include "files/json.h"
 #include "device/devices.h"
+#include "files/json.h"
 #include "print.h"
 #include "text_style.h"
 #include "text_table.h"

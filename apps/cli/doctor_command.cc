@@ -88,7 +88,7 @@ std::string DiagnosisText(const Diagnosis& found, const TextStyle& style) {
     for (const std::string& line : parts.Lines()) text += line + "\n";
     text += "\n";
   }
-  for (const Finding& finding : found.findings) {
+  for (const HealthFinding& finding : found.findings) {
     const std::string line = fmt::format("{}: {}", finding.subject, Shortened(finding.text));
     // Lists of the library keep their lines; the mark takes the place of the first indentation.
     const std::string indent(kMarkWidth, ' ');
@@ -130,7 +130,7 @@ Json DiagnosisJson(const Diagnosis& found) {
                              {"bytes", part.bytes},
                              {"text", part.text}});
   }
-  for (const Finding& finding : found.findings) {
+  for (const HealthFinding& finding : found.findings) {
     json["findings"].push_back(
         {{"health", NameOf(finding.health)}, {"subject", finding.subject}, {"text", finding.text}});
   }

@@ -21,7 +21,7 @@ enum class Health {
   kBroken,   // no picture can be drawn
 };
 
-struct Finding {
+struct HealthFinding {
   Health health = Health::kGood;
   std::string subject;  // "transformer", "memory", …
   std::string text;
@@ -74,10 +74,10 @@ class Family {
   // Throws Error kUsage if `asked` contradicts the files.
   virtual VariantInfo TellVariant(const ModelParts& parts, const OpenedParts& opened,
                                   const std::string& asked, const std::vector<std::string>& pipelines,
-                                  std::vector<Finding>* findings) const = 0;
+                                  std::vector<HealthFinding>* findings) const = 0;
   // What is to be said of the encoder that looks at pictures, which text to picture does not need.
   virtual void ExamineVision(const ModelParts& parts, const OpenedParts& opened, bool edits,
-                             std::vector<Finding>& findings) const = 0;
+                             std::vector<HealthFinding>& findings) const = 0;
 
   // For folders that come without.
   virtual Json ModelIndex(const VariantInfo& variant, bool with_processor) const = 0;

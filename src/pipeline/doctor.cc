@@ -243,7 +243,7 @@ class Doctor {
 
 bool Diagnosis::usable() const {
   return std::none_of(findings.begin(), findings.end(),
-                      [](const Finding& finding) { return finding.health == Health::kBroken; });
+                      [](const HealthFinding& finding) { return finding.health == Health::kBroken; });
 }
 
 Diagnosis Diagnose(const ModelFiles& files, ThreadPool& pool, const CancelFlag& cancel) {

@@ -37,7 +37,7 @@ struct Diagnosis {
   std::string what;  // in one line
   VariantInfo variant;
   std::vector<DoctorPart> parts;
-  std::vector<Finding> findings;
+  std::vector<HealthFinding> findings;
   std::vector<DoctorPicture> pictures;  // only if the model is whole
   std::optional<Defaults> defaults;
   std::string timed_product;  // that the seconds were told by: "int8", "fp32"; empty if there are none

@@ -6,8 +6,8 @@
 #include <string>
 
 #include "core/threads.h"
-#include "families/model.h"
 #include "device/devices.h"
+#include "families/model.h"
 #include "pipeline/prompt_cache.h"
 #include "pipeline/settings.h"
 #include "pipeline/turn.h"

@@ -78,7 +78,7 @@ std::string DoctorOnVision(const ModelFiles& files) {
   ThreadPool pool(1);
   const Diagnosis found = Diagnose(files, pool, CancelFlag());
   EXPECT_TRUE(found.usable());
-  for (const Finding& finding : found.findings) {
+  for (const HealthFinding& finding : found.findings) {
     if (finding.subject == "vision tower")
       return (finding.health == Health::kGood ? "good: " : "warning: ") + finding.text;
   }

@@ -76,7 +76,7 @@ const TextEncoderConfig& TextConfigOf(const OpenedParts& opened) {
   return static_cast<const TextEncoderPart&>(*opened.text_encoder).text_encoder.config();
 }
 
-void NoteVariant(const RecognizedVariant& found, bool zero_cond_t, std::vector<Finding>& findings) {
+void NoteVariant(const RecognizedVariant& found, bool zero_cond_t, std::vector<HealthFinding>& findings) {
   const auto note = [&](Health health, std::string text) {
     findings.push_back({health, "variant", std::move(text)});
   };
@@ -145,7 +145,7 @@ class QwenImage final : public Family {
 
   VariantInfo TellVariant(const ModelParts& parts, const OpenedParts& opened, const std::string& asked,
                           const std::vector<std::string>& pipelines,
-                          std::vector<Finding>* findings) const override {
+                          std::vector<HealthFinding>* findings) const override {
     const bool zero_cond_t = opened.transformer && ConfigOf(opened).zero_cond_t;
     const RecognizedVariant found = RecognizeVariant(parts, zero_cond_t, asked, pipelines);
     if (findings) NoteVariant(found, zero_cond_t, *findings);
@@ -156,7 +156,7 @@ class QwenImage final : public Family {
   }
 
   void ExamineVision(const ModelParts& parts, const OpenedParts& opened, bool edits,
-                     std::vector<Finding>& findings) const override {
+                     std::vector<HealthFinding>& findings) const override {
     const auto note = [&](Health health, std::string text) {
       findings.push_back({health, "vision tower", std::move(text)});
     };
