@@ -13,7 +13,7 @@ namespace {
 
 constexpr int64_t kWidth = 8, kLatentChannels = 4, kMixers = 2, kWords = 128, kPixelsPerLatent = 4;
 
-// 1. The vocabulary: what checkpoints are called, and what is known of them.
+// 1. The vocabulary: what weights and checkpoints are called, and what is known of them.
 constexpr std::string_view kConditionerBlocks[] = {"words"};
 constexpr std::string_view kDenoiserBlocks[] = {"in", "mixers.#", "out"};
 constexpr std::string_view kAutoencoderBlocks[] = {"to_rgb"};
@@ -29,7 +29,22 @@ std::optional<ValueRange> KnownRange(std::string_view checkpoint) {
   return ValueRange{-20, 20};
 }
 
-const WeightNames kWeightNames = {};
+// The names in its files, which are its own: no other tool writes toys.
+constexpr ComponentSign kSigns[] = {{Component::kTextEncoder, "words", "a toy's words"},
+                                    {Component::kTransformer, "mixers.0.mix.weight", "a toy's mixers"},
+                                    {Component::kVae, "to_rgb", "a toy's colours"}};
+Renamer KeepNames(Component, std::span<const std::string_view>, const Json&) {
+  return [](std::string_view name) { return std::string(name); };
+}
+const WeightNames kWeightNames = {
+    .model = "toy",
+    .renamer = KeepNames,
+    .signs = kSigns,
+    .describes = [](Component, const Json&) { return false; },
+    .unbound_shape =
+        [](std::string_view, int64_t, const std::function<int64_t(const std::string&)>&) {
+          return std::vector<int64_t>();
+        }};
 const CheckpointNames kCheckpointNames = {.blocks = kBlocks,
                                           .block_lists = kBlockLists,
                                           .matrices = kMatrices,
