@@ -13,7 +13,7 @@ using testing::TestLayers;
 
 constexpr double kOperation = 1e-10;  // NMSE
 
-std::vector<Tensor> Run(const OpCase& c, Backend& backend, CheckpointSink* sink) {
+std::vector<Tensor> RunCase(const OpCase& c, Backend& backend, CheckpointSink* sink) {
   ThreadPool pool(2);
   const CancelFlag never;
   const Compute compute{pool, never};
@@ -41,9 +41,9 @@ TEST(MlxOperations, AreTheCpusOperations) {
       SCOPED_TRACE(c.name);
       MlxBackend mlx(Placement{mx::Device::cpu});
       Heard on_cpu, on_mlx;
-      const std::vector<Tensor> want = Run(c, *CpuBackend(), &on_cpu);
+      const std::vector<Tensor> want = RunCase(c, *CpuBackend(), &on_cpu);
       for (CheckpointSink* sink : std::vector<CheckpointSink*>{nullptr, &on_mlx}) {
-        const std::vector<Tensor> got = Run(c, mlx, sink);
+        const std::vector<Tensor> got = RunCase(c, mlx, sink);
         ASSERT_EQ(got.size(), want.size());
         for (size_t i = 0; i < want.size(); ++i) {
           EXPECT_EQ(got[i].shape(), want[i].shape());

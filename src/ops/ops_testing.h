@@ -158,11 +158,16 @@ inline std::vector<Tensor> RunAttention(Ops& ops, const Tap& tap) {
   Joint q = ops.PartsOf(memory, kOpTokens), k = ops.PartsOf(ops.New({1, 14, kOpDim}), kOpTokens),
         v = ops.PartsOf(ops.New({1, 14, kOpDim}), kOpTokens),
         out = ops.PartsOf(ops.New({1, 14, kOpDim}), kOpTokens);
-  // Something must write to parts that lie one behind the other.
-  TestLayers layers(TestLayers::Kind::kPlain);
+  // Something must write to parts that lie one behind the other. A device may keep copies of weights by
+  // address.
+  static TestLayers layers(TestLayers::Kind::kPlain);
+  static const std::vector<const Linear*> kLayers = {&layers.Get(kOpDim, 32), &layers.Get(kOpDim, 32),
+                                                     &layers.Get(kOpDim, 32)};
   for (size_t i = 0; i < 2; ++i) {
     const Array x = ops.FromHost(RandomTensor({1, kOpTokens[i], 32}, static_cast<uint32_t>(50 + i)));
-    for (Joint* joint : {&q, &k, &v}) ops.Multiply(layers.Get(kOpDim, 32), x, (*joint)[i]);
+    ops.Multiply(*kLayers[0], x, q[i]);
+    ops.Multiply(*kLayers[1], x, k[i]);
+    ops.Multiply(*kLayers[2], x, v[i]);
   }
   const Rope rope = RandomRope(ops, 14, 4);
   const Rope parts[] = {{ops.Rows(rope.cos, 0, 5), ops.Rows(rope.sin, 0, 5)},

@@ -82,9 +82,10 @@ void TransformerPass::RunCompiled(const TransformerWeights::Block& block, BlockS
   Ops::CompiledPart part{
       .layers = LayersOf(block),
       .vectors = {&block.img.norm_q, &block.img.norm_k, &block.txt.norm_q, &block.txt.norm_k},
-      .numbers = {state.drawn_tokens},
+      .numbers = {},
       .changed = 2,
       .body = {}};
+  if (config_.zero_cond_t) part.numbers = {state.drawn_tokens};  // else all tokens are modulated alike
   part.body = [&config = config_, &block, drawn = state.drawn_tokens](Ops& ops, std::span<Array> x) {
     BlockState inside{x[0], x[1], drawn, x[2], x[3], {x[4], x[5]}, {x[6], x[7]}};
     BlockPass(ops, config, inside.txt.dim(1), inside.img.dim(1)).Run(block, inside, Tap());
