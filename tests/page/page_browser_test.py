@@ -486,6 +486,7 @@ class Everybody(PageTest):
     def test_buttons_of_different_drawings_have_different_names(self):
         for seed in (1, 2):
             server.post("/jobs", {"prompt": "a red circle " * 20, "steps": 1, "seed": seed})
+        self.wait_done(2)  # the server takes no more than two at a time
         server.post("/jobs", {"prompt": "a star", "steps": 1})
         self.wait_done(3)
         names = page.run("return [...document.querySelectorAll('.card button')].map((node) => node.ariaLabel)")
