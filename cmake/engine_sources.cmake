@@ -4,7 +4,7 @@
 function(engine_sources ROOT RESULT)
   set(PATTERNS)
   foreach(FOLDER src include)
-    list(APPEND PATTERNS ${ROOT}/${FOLDER}/*.c ${ROOT}/${FOLDER}/*.cc ${ROOT}/${FOLDER}/*.h ${ROOT}/${FOLDER}/*.cmake
+    list(APPEND PATTERNS ${ROOT}/${FOLDER}/*.c ${ROOT}/${FOLDER}/*.cc ${ROOT}/${FOLDER}/*.def ${ROOT}/${FOLDER}/*.h ${ROOT}/${FOLDER}/*.cmake
       ${ROOT}/${FOLDER}/CMakeLists.txt)
   endforeach()
   # In a script nothing is configured that could depend on new files.

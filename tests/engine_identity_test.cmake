@@ -29,7 +29,7 @@ function(hash_of_scratch RESULT)
 endfunction()
 
 set(COMPUTE src/core/view.h src/kernels/int8/matmul.cc src/kernels/gemm-inl.h src/mlx/layers.cc src/families/any/block.cc
-  src/new_room/deep/down/sum.cc src/kernels/CMakeLists.txt include/qwen_image/request.h)
+  src/new_room/deep/down/sum.cc src/kernels/CMakeLists.txt src/families/table.def include/qwen_image/request.h)
 set(TESTS src/kernels/int8/matmul_test.cc src/kernels/kernels_testing.h)
 file(REMOVE_RECURSE ${SCRATCH})
 foreach(SOURCE ${COMPUTE} ${TESTS})

@@ -1,9 +1,11 @@
 #include "toy_family.h"
 
 #include <algorithm>
+#include <fstream>
 #include <random>
 
 #include "core/fail.h"
+#include "device/devices.h"
 #include "families/weight_names.h"
 #include "files/safetensors_writer.h"
 #include "mlx/weight_forms.h"
@@ -104,12 +106,12 @@ struct ToyDenoiser final : Denoiser {
 
   struct Pass final : DenoiserPass {
     Pass(const ToyDenoiser& d, Conditions c, const Compute& k)
-        : model(d), conditions(std::move(c)), compute(k), ops(CpuBackend()->Start(k)) {}
+        : model(d), conditions(std::move(c)), compute(k), ops(d.backend->Start(k)) {}
 
     std::vector<Tensor> Predict(const Tensor& latents, float, std::span<const Tap> taps) override {
       std::vector<Tensor> velocities;
       for (size_t i = 0; i < conditions.prompts.size(); ++i)
-        velocities.push_back(Forward(latents, *conditions.prompts[i].embeds, taps[i]));
+        ops->Run([&] { velocities.push_back(Forward(latents, *conditions.prompts[i].embeds, taps[i])); });
       return velocities;
     }
 
@@ -163,6 +165,7 @@ struct ToyDenoiser final : Denoiser {
   }
 
   WeightStore store;
+  std::shared_ptr<Backend> backend = CpuBackend();
   Linear in, out;
   std::vector<Linear> mix;
 };
@@ -235,10 +238,11 @@ struct ToyAutoencoder final : Autoencoder {
 
 // 3. The model: its components, and what the pipeline has to know of it beforehand.
 struct ToyModel final : Model {
-  ToyModel(const ModelParts& parts, const ModelFiles&)
+  ToyModel(const ModelParts& parts, const ModelOptions& options)
       : the_conditioner(WeightStore(parts.text_encoder, Component::kTextEncoder)),
         the_denoiser(WeightStore(parts.transformer, Component::kTransformer)),
         the_autoencoder(WeightStore(parts.vae, Component::kVae)) {
+    the_denoiser.backend = MakeBackend({.device = options.device, .precision = options.precision});
     the_traits.defaults = {.width = 32, .height = 16, .steps = 3, .cfg = 1};
     the_traits.scheduler = {.shift = 1};
     the_traits.geometry = {.latent_channels = kLatentChannels,
@@ -309,9 +313,9 @@ struct Toy final : Family {
     return std::filesystem::exists(parts.transformer / "toy.safetensors");
   }
   SchedulerConfig OfficialScheduler() const override { return {.shift = 1}; }
-  std::unique_ptr<Model> Open(const ModelParts& parts, const ModelFiles& files,
-                              const ModelOptions&) const override {
-    return std::make_unique<ToyModel>(parts, files);
+  std::unique_ptr<Model> Open(const ModelParts& parts, const ModelFiles&,
+                              const ModelOptions& options) const override {
+    return std::make_unique<ToyModel>(parts, options);
   }
   std::unique_ptr<ModelPart> OpenPart(const ModelParts& parts, Component component) const override {
     if (component == Component::kTransformer)
@@ -377,6 +381,7 @@ void WriteToyModel(const std::filesystem::path& folder, const ToyFiles& files) {
   denoiser.push_back(tensor("out.weight", {kLatentChannels, kWidth}));
   denoiser[2].values[0] += files.mixer_1;
   WriteFile(folder / "transformer", std::move(denoiser));
+  std::ofstream(folder / "transformer/config.json") << R"({"_class_name": "ToyMixers"})";
   WriteFile(folder / "text_encoder", {tensor("words", {kWords, kWidth})});
   WriteFile(folder / "vae", {tensor("to_rgb", {3, kLatentChannels})});
   std::filesystem::create_directories(folder / "tokenizer");  // bytes need none

@@ -173,7 +173,8 @@ int RunDoctor(const DoctorOptions& o, const CancelFlag& cancel) {
     found = Diagnose(FindModel(files), pool, cancel);
   } catch (const Error& error) {  // not in the cache
     if (error.kind() != ErrorKind::kBadInput) throw;
-    found = {.what = "no model was found", .findings = {{Health::kBroken, "model", error.message()}}};
+    found.what = "no model was found";
+    found.findings = {{Health::kBroken, "model", error.message()}};
   }
   Print(stdout, "{}",
         o.json ? DiagnosisJson(found).dump(1, ' ', false, Json::error_handler_t::replace) + "\n"

@@ -87,7 +87,7 @@ std::string RoundSides(Json& settings, int64_t multiple) {
     if (!settings.contains(name) || !settings[name].is_number_integer()) continue;
     const auto asked = settings[name].get<int64_t>();
     if (asked <= 0 || asked % kTheirUnit != 0 || asked % multiple == 0) continue;
-    const int64_t side = std::max(asked - kTheirUnit, multiple);
+    const int64_t side = std::max(asked / multiple * multiple, multiple);
     settings[name] = side;
     note +=
         fmt::format("{}a {} of {} instead of {}", note.empty() ? "drawn with " : " and ", name, side, asked);

@@ -64,6 +64,7 @@ struct TiedTensors {
   std::string_view one, other;
 };
 
+// What a family does not have stays empty; the three functions must be there.
 struct WeightNames {
   std::string_view model;  // for messages: "Qwen-Image"
 

@@ -100,15 +100,20 @@ Array CpuOps::Reordered(const Array& x, std::span<const int64_t> order, int64_t 
   return y;
 }
 
-void CpuOps::Show(const Tap& tap, std::string_view name, Array& x) {
+void CpuOps::Show(const Tap& tap, std::string_view name, Array& x) { ShowAs(tap, name, x.shape, x); }
+
+// In another shape than the array's own, such as one with an axis of heads.
+void CpuOps::ShowAs(const Tap& tap, std::string_view name, const Shape& shape, Array& x) {
   if (!tap.Wants(name)) return;
   if (x.view.dense()) {
-    tap(name, x.view.data, x.shape);
-  } else {
-    Tensor seen = ToHost(x);
-    tap(name, seen);
-    Copy(ViewOf(seen), x.view);
+    tap(name, x.view.data, shape);
+    return;
   }
+  Tensor seen(shape);
+  const View rows = {seen.data(), x.view.rows, x.view.cols};
+  Copy(x.view, rows);
+  tap(name, seen);
+  Copy(rows, x.view);
 }
 
 void CpuOps::RmsNorm(const std::vector<float>& weight, float eps, Array& x) {

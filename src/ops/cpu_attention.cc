@@ -48,11 +48,7 @@ void CpuOps::NormAndRotate(std::span<const NormRope> inputs, const Tap& tap) {
   };
   const auto fuses = [&](const NormRope& n) { return !(n.norm && tap.Wants(n.norm)); };
   const auto show = [&](const char* name, const NormRope& n) {
-    if (!name) return;
-    const Shape shape = n.x->shape;
-    n.x->shape = split(n);
-    Show(tap, name, *n.x);
-    n.x->shape = shape;
+    if (name) ShowAs(tap, name, split(n), *n.x);
   };
   for (const NormRope& n : inputs) {
     if (fuses(n)) {
@@ -85,7 +81,10 @@ void CpuOps::Attend(const AttentionInput& input, Joint& out, const Tap& tap) {
               compute_.pool);
     begin = end;
   }
-  if (input.output) tap(input.output, to.data, {1, to.rows, to.cols});
+  if (input.output) {
+    Array whole{.shape = {1, to.rows, to.cols}, .view = to, .memory = nullptr, .values = nullptr};
+    Show(tap, input.output, whole);
+  }
 }
 
 }  // namespace qwen_image

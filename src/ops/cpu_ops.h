@@ -61,9 +61,11 @@ class CpuOps : public Ops {
   // What an operation uses of the memory that all share.
   class Memory;
 
+  void ShowAs(const Tap& tap, std::string_view name, const Shape& shape, Array& x);
   PreparedInput Prepare(const Projection& projection, Memory& memory, const Tap& tap);
   PreparedInput Prepare(ConstView x, const Linear& layer, Memory& memory);
   void NormAndModulate(const Projection& projection, View to, const Tap& tap);
+  const float* NormedRow(const Projection& projection, int64_t row, float* buffer);
   Int8Activations& Quantize(const Linear& layer, int64_t rows, const RowSource& source, Memory& memory);
   void AddUpdates(const Linear& layer, ConstView x, View y, Memory& memory);
   void AddGate(const GatedAddition& addition, View branch, const Tap& tap);

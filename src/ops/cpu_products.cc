@@ -4,6 +4,7 @@
 // between, a step is taken by itself: the same functions in the same order, so the bits are the same.
 #include <algorithm>
 
+#include "core/fail.h"
 #include "ops/cpu_ops.h"
 
 namespace qwen_image {
@@ -13,6 +14,13 @@ bool Wants(const Tap& tap, const char* name) { return name && tap.Wants(name); }
 
 const ModulatedRows& SpanOf(const Modulation& modulation, int64_t row) {
   return row < modulation.spans.back().begin ? modulation.spans.front() : modulation.spans.back();
+}
+
+void CheckModulation(const Modulation& modulation, std::initializer_list<int64_t> parts) {
+  const bool spans = modulation.spans.size() == 1 || modulation.spans.size() == 2;
+  if (!spans || std::min(parts) < 0)
+    Fail(ErrorKind::kInternal, "a modulation of {} spans of rows, or without a part that is used",
+         modulation.spans.size());
 }
 
 // A part of the modulation for these rows, [cols].
@@ -85,30 +93,58 @@ CpuOps::PreparedInput CpuOps::Prepare(ConstView x, const Linear& layer, Memory& 
 void CpuOps::NormAndModulate(const Projection& p, View to, const Tap& tap) {
   const ConstView x = p.x->view;
   const bool modulated = p.modulation.values != nullptr;
-  const bool apart = !modulated || p.norm.kind != Norm::Kind::kLayer || Wants(tap, p.norm.name);
+  const bool together = modulated && p.norm.kind == Norm::Kind::kLayer && !Wants(tap, p.norm.name);
   ThreadPool& pool = compute_.pool;
-  if (apart) {
+  ConstView normed = x;
+  if (!together && p.norm.kind != Norm::Kind::kNone) {
     if (p.norm.kind == Norm::Kind::kLayer) LayerNorm(x, p.norm.eps, to, pool);
     if (p.norm.kind == Norm::Kind::kRms) qwen_image::RmsNorm(x, p.norm.weight->data(), p.norm.eps, to, pool);
     if (p.norm.name) tap(p.norm.name, to.data, p.x->shape);
+    normed = to;
   }
   if (!modulated) return;
   for (const ModulatedRows& span : p.modulation.spans) {
     const float* const shift = PartOf(p.modulation, span, p.modulation.shift, x.cols);
     const float* const scale = PartOf(p.modulation, span, p.modulation.scale, x.cols);
+    const ConstView from = normed.Rows(span.begin, span.count);
     const View rows = to.Rows(span.begin, span.count);
-    if (apart) {
-      Modulate(rows, scale, shift, rows, pool);
+    if (together) {
+      LayerNormModulate(from, p.norm.eps, scale, shift, rows, pool);
     } else {
-      LayerNormModulate(x.Rows(span.begin, span.count), p.norm.eps, scale, shift, rows, pool);
+      Modulate(from, scale, shift, rows, pool);
     }
   }
   if (p.modulated) tap(p.modulated, to.data, p.x->shape);
 }
 
+// The same for one row, whose result may lie where it was or in `buffer`.
+const float* CpuOps::NormedRow(const Projection& p, int64_t row, float* buffer) {
+  const ConstView x = p.x->view.Rows(row, 1);
+  const View to = {buffer, 1, x.cols};
+  ConstView normed = x;
+  if (p.norm.kind == Norm::Kind::kRms) {
+    qwen_image::RmsNorm(x, p.norm.weight->data(), p.norm.eps, to, compute_.pool);
+    normed = to;
+  } else if (p.norm.kind == Norm::Kind::kLayer && !p.modulation.values) {
+    LayerNorm(x, p.norm.eps, to, compute_.pool);
+    normed = to;
+  }
+  if (!p.modulation.values) return normed.data;
+  const ModulatedRows& span = SpanOf(p.modulation, row);
+  const float* const shift = PartOf(p.modulation, span, p.modulation.shift, x.cols);
+  const float* const scale = PartOf(p.modulation, span, p.modulation.scale, x.cols);
+  if (p.norm.kind == Norm::Kind::kLayer) {
+    LayerNormModulate(x, p.norm.eps, scale, shift, to, compute_.pool);
+  } else {
+    Modulate(normed, scale, shift, to, compute_.pool);
+  }
+  return buffer;
+}
+
 CpuOps::PreparedInput CpuOps::Prepare(const Projection& p, Memory& memory, const Tap& tap) {
   const ConstView x = p.x->view;
   const bool changed = p.norm.kind != Norm::Kind::kNone || p.modulation.values;
+  if (p.modulation.values) CheckModulation(p.modulation, {p.modulation.shift, p.modulation.scale});
   const bool floats = Wants(tap, p.norm.name) || Wants(tap, p.modulated) ||
                       std::any_of(p.products.begin(), p.products.end(), [](const Product& product) {
                         return product.layer->int8_group == 0 || !product.layer->updates.empty();
@@ -119,20 +155,8 @@ CpuOps::PreparedInput CpuOps::Prepare(const Projection& p, Memory& memory, const
     NormAndModulate(p, normed, tap);
     input.floats = normed;
   }
-  const auto row_of = [&](int64_t row, float* buffer) -> const float* {
-    if (input.floats.rows > 0) return input.floats.row(row);
-    const View to = {buffer, 1, x.cols};
-    const ConstView from = x.Rows(row, 1);
-    if (p.norm.kind == Norm::Kind::kRms) {
-      qwen_image::RmsNorm(from, p.norm.weight->data(), p.norm.eps, to, compute_.pool);
-    } else if (!p.modulation.values) {
-      LayerNorm(from, p.norm.eps, to, compute_.pool);
-    } else {
-      const ModulatedRows& span = SpanOf(p.modulation, row);
-      LayerNormModulate(from, p.norm.eps, PartOf(p.modulation, span, p.modulation.scale, x.cols),
-                        PartOf(p.modulation, span, p.modulation.shift, x.cols), to, compute_.pool);
-    }
-    return buffer;
+  const auto row_of = [&](int64_t row, float* buffer) {
+    return input.floats.rows > 0 ? input.floats.row(row) : NormedRow(p, row, buffer);
   };
   for (const Product& product : p.products) {
     const Linear& layer = *product.layer;
@@ -230,6 +254,7 @@ void CpuOps::AddProjected(std::span<const GatedAddition> additions, const Tap& t
   for (const GatedAddition& a : additions) {
     const Linear& layer = *a.layer;
     const View sum = a.sum->view;
+    if (a.gate.values) CheckModulation(a.gate, {a.gate.gate});
     Step& step = steps.emplace_back(Step{Prepare(a.x->view, layer, memory), {}});
     const bool fused = layer.int8_group > 0 && layer.updates.empty() && !Wants(tap, a.names[0]) &&
                        !Wants(tap, a.names[1]) && !Wants(tap, a.gate_name);

@@ -64,7 +64,8 @@ inline constexpr int64_t kOpTokens[] = {5, 9};  // of two streams
 inline constexpr int64_t kOpDim = 64;
 
 // norm, modulation and products of two streams: the first has one span of rows, the second two.
-inline OpCase ProjectCase(const std::string& name, TestLayers& layers, Activation activation) {
+inline OpCase ProjectCase(const std::string& name, TestLayers& layers, Norm::Kind kind,
+                          Activation activation) {
   struct Stream {
     Tensor x, mod;
     std::vector<const Linear*> layers;
@@ -75,7 +76,7 @@ inline OpCase ProjectCase(const std::string& name, TestLayers& layers, Activatio
                         RandomTensor({static_cast<int64_t>(1 + i), 3 * kOpDim}, 20 + i),
                         {&layers.Get(96, kOpDim), &layers.Get(48, kOpDim)}});
   }
-  return {name, [streams, activation](Ops& ops, const Tap& tap) {
+  return {name, [streams, kind, activation](Ops& ops, const Tap& tap) {
             std::vector<Array> x, mod, y;
             for (const Stream& stream : *streams) {
               x.push_back(ops.FromHost(stream.x));
@@ -83,13 +84,14 @@ inline OpCase ProjectCase(const std::string& name, TestLayers& layers, Activatio
               for (const Linear* layer : stream.layers)
                 y.push_back(ops.New({1, stream.x.dim(1), layer->weight.rows}));
             }
+            static const std::vector<float> kWeight = Random(kOpDim, 30);
             std::vector<Projection> projections;
             static const char* const kNames[2][5] = {{"norm0", "mod0", "a0", "b0", "act0"},
                                                      {"norm1", "mod1", "a1", "b1", "act1"}};
             for (size_t i = 0; i < 2; ++i) {
               Projection p;
               p.x = &x[i];
-              p.norm = {Norm::Kind::kLayer, 1e-6f, nullptr, kNames[i][0]};
+              p.norm = {kind, 1e-6f, &kWeight, kind == Norm::Kind::kNone ? nullptr : kNames[i][0]};
               p.modulation.values = &mod[i];
               p.modulation.shift = 0;
               p.modulation.scale = 1;
@@ -192,6 +194,9 @@ inline std::vector<Tensor> RunSegments(Ops& ops, const Tap& tap) {
   Joint q = {ops.Cols(qkv, 0, 48)}, k = {ops.Cols(qkv, 48, 24)};
   const Joint v = {ops.Cols(qkv, 72, 24)};
   const Rope rope = RandomRope(ops, 10, 4);
+  static const std::vector<float> kWeight = Random(8, 43);
+  const NormRope norm{&q[0], &kWeight, 1e-6f, &rope, "norm of columns", "columns rotated"};
+  ops.NormAndRotate({&norm, 1}, tap);
   ops.RotateHalves(rope, q[0]);
   ops.RotateHalves(rope, k[0]);
   std::vector<Tensor> results;
@@ -200,6 +205,7 @@ inline std::vector<Tensor> RunSegments(Ops& ops, const Tap& tap) {
     AttentionInput input{.q = &q, .k = &k, .v = &v, .heads = 6, .kv_heads = 3, .head_dim = 8};
     input.causal = causal;
     if (!causal) input.ends = {4, 7, 10};
+    input.output = causal ? "causal output" : "output";
     ops.Attend(input, out, tap);
     results.push_back(ops.ToHost(out[0]));
   }
@@ -272,8 +278,11 @@ inline std::vector<Tensor> RunPictures(Ops& ops, const Tap& tap) {
 }
 
 inline std::vector<OpCase> OpCases(TestLayers& layers) {
-  return {ProjectCase("Project", layers, Activation::kNone),
-          ProjectCase("Project, gelu", layers, Activation::kGeluTanh),
+  using Kind = Norm::Kind;
+  return {ProjectCase("Project, layer norm", layers, Kind::kLayer, Activation::kNone),
+          ProjectCase("Project, layer norm, gelu", layers, Kind::kLayer, Activation::kGeluTanh),
+          ProjectCase("Project, rms norm, exact gelu", layers, Kind::kRms, Activation::kGelu),
+          ProjectCase("Project, no norm", layers, Kind::kNone, Activation::kNone),
           AddProjectedCase("AddProjected", layers, false),
           AddProjectedCase("AddProjected, by row", layers, true),
           StridedCase("Multiply, strided", layers),

@@ -14,7 +14,7 @@ enum class ErrorMode {
   kIsolated,     // inputs were substituted from the reference
 };
 
-// For a run that is compared while it goes. DESIGN's table: exact ids and masks, sigmas 1e-6, timesteps 1e-6
+// For a run that is compared while it goes. Exact ids and masks, sigmas 1e-6, timesteps 1e-6
 // relative, seeded latents 2e-6; isolated modules NMSE 1e-10, isolated blocks 1e-8; accumulated 1e-6; the
 // final picture in accumulated runs half a level of 255.
 Criterion LiveCriterion(std::string_view checkpoint, ErrorMode mode);

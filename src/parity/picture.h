@@ -22,7 +22,7 @@ FloatPicture ToFloatPicture(const RgbImage& image);
 // over the places where the window lies inside the picture.
 PictureComparison ComparePictures(const FloatPicture& ref, const FloatPicture& run, double range);
 
-// DESIGN's limits for the same picture from another program: one level, 60 dB.
+// The limits for the same picture from another program: one level, 60 dB.
 bool IsSamePicture(const PictureComparison& picture);
 
 }  // namespace qwen_image

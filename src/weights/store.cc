@@ -63,27 +63,31 @@ void RefuseOthers(const fs::path& path, const WeightFile& file, Component compon
 }
 
 // A folder of another model says so in its config.
-bool HasClass(const Json& config, const ConfigClass& expected) {
-  const auto found = config.is_object() ? config.find(expected.key) : config.end();
-  if (!config.is_object() || found == config.end() || !found->is_string()) return false;
+bool HasClass(const Json& config, const ConfigClass* expected) {
+  if (!expected || !config.is_object()) return false;
+  const auto found = config.find(expected->key);
+  if (found == config.end() || !found->is_string()) return false;
   const std::string_view value = found->get_ref<const std::string&>();
-  return value == expected.value || (expected.may_go_on && value.starts_with(expected.value));
+  return value == expected->value || (expected->may_go_on && value.starts_with(expected->value));
 }
 
-const ConfigClass& ClassOf(const WeightNames& names, Component component) {
-  return *std::find_if(names.config_classes.begin(), names.config_classes.end(),
-                       [&](const ConfigClass& candidate) { return candidate.component == component; });
+// Null: the family expects nothing.
+const ConfigClass* ClassOf(const WeightNames& names, Component component) {
+  const auto found =
+      std::find_if(names.config_classes.begin(), names.config_classes.end(),
+                   [&](const ConfigClass& candidate) { return candidate.component == component; });
+  return found == names.config_classes.end() ? nullptr : &*found;
 }
 
 void CheckConfigClass(const Json& config, const std::string& where, const WeightNames& names,
                       Component component) {
-  const ConfigClass& expected = ClassOf(names, component);
-  if (HasClass(config, expected)) return;
-  const auto found = config.is_object() ? config.find(expected.key) : config.end();
-  if (!config.is_object() || found == config.end() || !found->is_string()) return;
+  const ConfigClass* expected = ClassOf(names, component);
+  if (!expected || !config.is_object() || HasClass(config, expected)) return;
+  const auto found = config.find(expected->key);
+  if (found == config.end() || !found->is_string()) return;
   Fail(ErrorKind::kBadInput, "{}: \"{}\" is {}, but the {} of {} is {}; other models are not supported",
-       where, expected.key, Quoted(found->get<std::string>()), NameOf(component), names.model,
-       expected.value);
+       where, expected->key, Quoted(found->get<std::string>()), NameOf(component), names.model,
+       expected->value);
 }
 
 // The family that a config or the tensors speak for; the first if they say nothing.

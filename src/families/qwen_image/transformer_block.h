@@ -15,7 +15,7 @@ struct BlockState {
   Rope img_rope, txt_rope;
 };
 
-// Its scratch is for at most so many tokens.
+// Its scratch is for so many tokens; a state may have fewer of the text.
 class BlockPass {
  public:
   BlockPass(Ops& ops, const TransformerConfig& config, int64_t txt_tokens, int64_t img_tokens);
