@@ -7,12 +7,9 @@ function(engine_sources ROOT RESULT)
     list(APPEND PATTERNS ${ROOT}/${FOLDER}/*.c ${ROOT}/${FOLDER}/*.cc ${ROOT}/${FOLDER}/*.def ${ROOT}/${FOLDER}/*.h ${ROOT}/${FOLDER}/*.cmake
       ${ROOT}/${FOLDER}/CMakeLists.txt)
   endforeach()
-  # In a script nothing is configured that could depend on new files.
-  if(CMAKE_SCRIPT_MODE_FILE)
-    file(GLOB_RECURSE FILES ${PATTERNS})
-  else()
-    file(GLOB_RECURSE FILES CONFIGURE_DEPENDS ${PATTERNS})
-  endif()
+  # Without CONFIGURE_DEPENDS, which makes ninja speak at every call: a new file comes with a change of another one, and
+  # then the script that hashes looks for all of them itself.
+  file(GLOB_RECURSE FILES ${PATTERNS})
   list(FILTER FILES EXCLUDE REGEX "(_test|[_/]testing)\\.(cc?|h)$")
   set(${RESULT} ${FILES} PARENT_SCOPE)
 endfunction()
