@@ -201,7 +201,7 @@ void BindFiles(py::module_& module) {
   });
   module.def("write_png", [](const std::filesystem::path& path, const Bytes& rgb,
                              const std::map<std::string, std::string>& text) {
-    const RgbImage image = RgbOf(rgb);
+    const Image image = RgbOf(rgb);
     const py::gil_scoped_release unlocked;
     WritePng(path, image, text);
   });

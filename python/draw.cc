@@ -69,7 +69,7 @@ void StopDrawings() {
   AllDrawings().StopAll();
 }
 
-RgbImage RgbOf(const Bytes& pixels) {
+Image RgbOf(const Bytes& pixels) {
   return {pixels.shape(1), pixels.shape(0), {pixels.data(), pixels.data() + pixels.size()}};
 }
 
@@ -77,7 +77,7 @@ GreyImage GreyOf(const Bytes& pixels) {
   return {pixels.shape(1), pixels.shape(0), {pixels.data(), pixels.data() + pixels.size()}};
 }
 
-Bytes ArrayOf(const RgbImage& image) {
+Bytes ArrayOf(const Image& image) {
   Bytes array({image.height, image.width, int64_t{3}});
   std::copy(image.pixels.begin(), image.pixels.end(), array.mutable_data());
   return array;
@@ -95,7 +95,7 @@ Picture Draw(const Pipeline& pipeline, const GenerateRequest& request, const py:
     if (!on_progress.is_none()) on_progress(progress);
   };
   if (!on_preview.is_none()) {
-    hooks.on_preview = [&](const RgbImage& image) {
+    hooks.on_preview = [&](const Image& image) {
       hooks.cancel->ThrowIfCancelled();
       const py::gil_scoped_acquire lock;
       on_preview(ArrayOf(image));

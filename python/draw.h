@@ -11,10 +11,10 @@ namespace qwen_image {
 using Bytes = pybind11::array_t<uint8_t, pybind11::array::c_style>;
 
 // Copies [height, width, 3] or [height, width]; the caller has checked the shape.
-RgbImage RgbOf(const Bytes& pixels);
+Image RgbOf(const Bytes& pixels);
 GreyImage GreyOf(const Bytes& pixels);
 // A copy, [height, width, 3].
-Bytes ArrayOf(const RgbImage& image);
+Bytes ArrayOf(const Image& image);
 
 // Other Python threads run meanwhile. Ctrl-C stops it with KeyboardInterrupt, and what a callback raises
 // stops it and comes out unchanged. The callbacks may be None.

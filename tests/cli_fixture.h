@@ -47,10 +47,10 @@ class Cli : public testing::Test {
   }
 
   // Draws one picture and takes it out of the folder.
-  RgbImage Draw(const Arguments& arguments) const {
+  Image Draw(const Arguments& arguments) const {
     const RunResult result = Run(Arguments{"generate"} + arguments + Arguments{"-q", "-o", "drawn.png"});
     EXPECT_EQ(result.exit_code, 0) << result.err;
-    RgbImage image;
+    Image image;
     if (result.exit_code == 0) image = ReadPng(Path("drawn.png"));
     std::filesystem::remove(Path("drawn.png"));
     return image;

@@ -128,7 +128,7 @@ TEST_F(CompareCli, RunsWithOtherSettingsAreRefusedUnlessForced) {
 }
 
 TEST_F(CompareCli, Pictures) {
-  RgbImage image{32, 32, std::vector<uint8_t>(32 * 32 * 3, 100)};
+  Image image{32, 32, std::vector<uint8_t>(32 * 32 * 3, 100)};
   WritePng(Path("a.png"), image, {});
   image.pixels[5] = 150;
   WritePng(Path("b.png"), image, {});

@@ -64,7 +64,7 @@ class ConvertCli : public testing::Test {
     EXPECT_THAT(result.err, AllOf(HasSubstr("qwen-image: "), HasSubstr(message), EndsWith("\n")));
     EXPECT_EQ(result.out, "");
   }
-  RgbImage Draw(const std::string& model) const {
+  Image Draw(const std::string& model) const {
     const RunResult result =
         RunProgram({"generate", "a red circle", "--model", model, "--size", "64x64", "--steps", "2", "--seed",
                     "3", "--precision", "exact", "-o", "picture.png", "-q"},
@@ -76,7 +76,7 @@ class ConvertCli : public testing::Test {
 };
 
 TEST_F(ConvertCli, PlainNumbersDrawTheSamePicture) {
-  const RgbImage wanted = Draw(kTiny);
+  const Image wanted = Draw(kTiny);
   ExpectConverted({kTiny, "-o", "f32", "--to", "f32"});
   EXPECT_EQ(Draw("f32").pixels, wanted.pixels);  // the source has bf16, which f32 holds exactly
   ExpectConverted({"f32", "-o", "bf16", "--to", "bf16"});
@@ -116,7 +116,7 @@ void AddNoise(const fs::path& model, const Json& report, unsigned seed) {
   }
 }
 
-double SquaredError(const RgbImage& a, const RgbImage& b) {
+double SquaredError(const Image& a, const Image& b) {
   double squares = 0;
   for (size_t i = 0; i < a.pixels.size(); ++i) squares += std::pow(a.pixels[i] - b.pixels[i], 2);
   return squares / static_cast<double>(a.pixels.size());
@@ -128,7 +128,7 @@ double SquaredError(const RgbImage& a, const RgbImage& b) {
 TEST_F(ConvertCli, QuantizedPicturesAreAsFarAsTheFormatsErrors) {
   constexpr double kLuck = 6.6;
   constexpr unsigned kDraws = 4;
-  const RgbImage wanted = Draw(kTiny);
+  const Image wanted = Draw(kTiny);
   ExpectConverted({kTiny, "-o", "f32", "--to", "f32"});
   for (const std::string to : {"q4", "q8"}) {
     ExpectConverted({kTiny, "-o", to, "--to", to});

@@ -150,8 +150,7 @@ TEST_F(DebugCli, TheVaeAloneDrawsTheReferencesPicture) {
   UseGolden("tiny_all");
   const RunResult result = Run({"--debug=gold", "--only", "vae", "generate", "-q", "-o", "x.png"});
   ASSERT_EQ(result.exit_code, 0) << result.err;
-  const RgbImage ours = ReadPng(Path("x.png")),
-                 reference = ReadPng(Path("debug_artifacts/gold/ref/image.png"));
+  const Image ours = ReadPng(Path("x.png")), reference = ReadPng(Path("debug_artifacts/gold/ref/image.png"));
   ASSERT_EQ(ours.pixels.size(), reference.pixels.size());
   int worst = 0;
   for (size_t i = 0; i < ours.pixels.size(); ++i)

@@ -16,8 +16,8 @@ class EditCli : public Cli {
   void WriteDisc(const std::string& name, int64_t width, int64_t height) const {
     WritePng(Path(name), Disc(width, height), {});
   }
-  static RgbImage Disc(int64_t width, int64_t height) {
-    RgbImage image{width, height, {}};
+  static Image Disc(int64_t width, int64_t height) {
+    Image image{width, height, {}};
     for (int64_t y = 0; y < height; ++y) {
       for (int64_t x = 0; x < width; ++x) {
         const int64_t dx = 2 * x - width, dy = 2 * y - height, side = std::min(width, height);
@@ -31,17 +31,17 @@ class EditCli : public Cli {
   }
   // White where x < width / 2.
   void WriteLeftMask(const std::string& name, int64_t width, int64_t height) const {
-    RgbImage mask{width, height, std::vector<uint8_t>(static_cast<size_t>(3 * width * height), 0)};
+    Image mask{width, height, std::vector<uint8_t>(static_cast<size_t>(3 * width * height), 0)};
     for (size_t i = 0; i < mask.pixels.size(); ++i) {
       if (static_cast<int64_t>(i / 3) % width < width / 2) mask.pixels[i] = 255;
     }
     WritePng(Path(name), mask, {});
   }
 
-  RgbImage Make(const Arguments& arguments) const {
+  Image Make(const Arguments& arguments) const {
     const RunResult result = Run(arguments + Arguments{"-q", "-o", "made.png"});
     EXPECT_EQ(result.exit_code, 0) << result.err;
-    return result.exit_code == 0 ? ReadPng(Path("made.png")) : RgbImage{};
+    return result.exit_code == 0 ? ReadPng(Path("made.png")) : Image{};
   }
   Json DescribeMade(const Arguments& arguments) const {
     const RunResult result = Run(arguments + Arguments{"-q", "--json", "-o", "made.png"});
@@ -60,7 +60,7 @@ TEST_F(EditCli, EditsAPictureAndSaysWhatBecameOfIt) {
   EXPECT_THAT(result.out, MatchesRegex("green\\.png: 128x128, 2 steps, cfg 4, seed 0\n"
                                        "  prompt [0-9.]+ s \\+ pictures [0-9.]+ s \\+ denoise [0-9.]+ s .*\n"
                                        "  input 128x128, worked at 128x128, result 128x128; .*\n"));
-  const RgbImage image = ReadPng(Path("green.png"));
+  const Image image = ReadPng(Path("green.png"));
   EXPECT_EQ(image.width, 128);
   EXPECT_NE(image.pixels, Disc(128, 128).pixels);
 }
@@ -69,14 +69,14 @@ TEST_F(EditCli, SeesThePicturesAndTheirOrder) {
   WriteDisc("a.png", 128, 128);
   WriteDisc("b.png", 160, 96);
   const Arguments edit = Arguments{"edit", "x"} + kTwoSteps;
-  const RgbImage a = Make(edit + Arguments{"-i", "a.png"});
+  const Image a = Make(edit + Arguments{"-i", "a.png"});
   EXPECT_EQ(Make(edit + Arguments{"--input-image=a.png"}).pixels, a.pixels);
   EXPECT_EQ(Make(Arguments{"edit", "-i", "a.png", "x"} + kTwoSteps).pixels, a.pixels)
       << "the prompt behind it";
-  const RgbImage ab = Make(edit + Arguments{"-i", "a.png", "-i", "b.png"});
+  const Image ab = Make(edit + Arguments{"-i", "a.png", "-i", "b.png"});
   EXPECT_EQ(ab.width, 160) << "the last one decides the size";
   EXPECT_EQ(ab.height, 96);
-  const RgbImage ba = Make(edit + Arguments{"-i", "b.png", "-i", "a.png"});
+  const Image ba = Make(edit + Arguments{"-i", "b.png", "-i", "a.png"});
   EXPECT_EQ(ba.width, 128);
   EXPECT_NE(ba.pixels, a.pixels);
 }
@@ -101,7 +101,7 @@ TEST_F(EditCli, TheSizeFollowsTheInputUnlessAskedOtherwise) {
 
 TEST_F(EditCli, RepeatsAnEditFromItsSettings) {
   WriteDisc("wide.png", 300, 200);
-  const RgbImage first =
+  const Image first =
       Make({"edit", "make the circle green", "-i", "wide.png", "--steps", "2", "--seed", "5", "--keep-size"});
   EXPECT_EQ(Run({"edit", "--from", "made.png", "-i", "wide.png", "-q", "-o", "again.png"}).exit_code, 0);
   EXPECT_EQ(ReadPng(Path("again.png")).pixels, first.pixels);
@@ -112,9 +112,9 @@ TEST_F(EditCli, RepeatsAnEditFromItsSettings) {
 TEST_F(EditCli, BeginsWithAPictureAndLeavesItByTheStrength) {
   WriteDisc("start.png", 128, 128);
   const auto distance = [&](const char* strength) {
-    const RgbImage image = Make({"generate", "a white star on a black background", "--init-image",
-                                 "start.png", "--strength", strength, "--steps", "10"});
-    const RgbImage start = Disc(128, 128);
+    const Image image = Make({"generate", "a white star on a black background", "--init-image", "start.png",
+                              "--strength", strength, "--steps", "10"});
+    const Image start = Disc(128, 128);
     double sum = 0;
     for (size_t i = 0; i < start.pixels.size(); ++i) sum += std::abs(image.pixels[i] - start.pixels[i]);
     return sum / static_cast<double>(start.pixels.size());
@@ -133,11 +133,11 @@ TEST_F(EditCli, PixelsOutsideTheMaskComeOutAsTheyWentIn) {
   // A size that no model draws at.
   WriteDisc("photo.png", 133, 101);
   WriteLeftMask("mask.png", 133, 101);
-  const RgbImage before = Disc(133, 101);
+  const Image before = Disc(133, 101);
   for (const Arguments& command : {Arguments{"generate", "a star", "--init-image", "photo.png"},
                                    Arguments{"edit", "a star", "-i", "photo.png"}}) {
     SCOPED_TRACE(command[0]);
-    const RgbImage after = Make(command + Arguments{"--mask", "mask.png", "--strength", "1"} + kTwoSteps);
+    const Image after = Make(command + Arguments{"--mask", "mask.png", "--strength", "1"} + kTwoSteps);
     ASSERT_EQ(after.width, 133);
     ASSERT_EQ(after.height, 101);
     int64_t changed = 0;
@@ -150,15 +150,15 @@ TEST_F(EditCli, PixelsOutsideTheMaskComeOutAsTheyWentIn) {
     }
     EXPECT_GT(changed, 1000);
   }
-  const RgbImage raw = Make({"generate", "a star", "--init-image", "photo.png", "--mask", "mask.png",
-                             "--no-blend", "--steps", "2"});
+  const Image raw = Make({"generate", "a star", "--init-image", "photo.png", "--mask", "mask.png",
+                          "--no-blend", "--steps", "2"});
   EXPECT_EQ(raw.width % 16, 0) << "as the model drew it";
 }
 
 TEST_F(EditCli, OutpaintingKeepsThePictureInTheMiddle) {
   WriteDisc("photo.png", 96, 96);
-  const RgbImage before = Disc(96, 96);
-  const RgbImage after =
+  const Image before = Disc(96, 96);
+  const Image after =
       Make({"generate", "a circle", "--init-image", "photo.png", "--outpaint", "16,8,32,0", "--steps", "2"});
   EXPECT_EQ(DescribeMade({"generate", "a circle", "--init-image", "photo.png", "--outpaint", "16,8,32,0",
                           "--steps", "2"})["source"]["input_width"],
@@ -178,7 +178,7 @@ TEST_F(EditCli, ResumesAnEditToTheSamePicture) {
   // More lines than a terminal takes that nobody reads, so that it cannot finish before it is killed.
   const Arguments edit = {
       "edit", "make the circle green", "-i", "a.png", "--size", "32x32", "--steps", "150", "--cfg", "1"};
-  const RgbImage whole = Make(edit);
+  const Image whole = Make(edit);
   {
     RunningProgram program(edit + Arguments{"--resume-dir", "states", "-o", "out.png"},
                            {.folder = folder_.path(), .standard_error = Stream::kTerminal});
@@ -194,7 +194,7 @@ TEST_F(EditCli, ResumesAnEditToTheSamePicture) {
 TEST_F(EditCli, EmbeddingsOfAnEditAreKeptForTheSamePictureOnly) {
   WriteDisc("a.png", 128, 128);
   WritePng(Path("b.png"), Disc(128, 128), {{"x", "the same pixels in another file"}});
-  RgbImage other = Disc(128, 128);
+  Image other = Disc(128, 128);
   other.pixels[0] ^= 64;
   WritePng(Path("c.png"), other, {});
   const auto cached = [&](const char* image) {

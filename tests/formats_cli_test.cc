@@ -36,7 +36,7 @@ class FormatsCli : public testing::Test {
     fs::copy_file(kFormats / file, to / file, fs::copy_options::overwrite_existing);
     return to / file;
   }
-  RgbImage Draw(const std::string& transformer) const {
+  Image Draw(const std::string& transformer) const {
     const RunResult result = Generate({"--transformer", Part("transformer", transformer), "--text-encoder",
                                        Part("text_encoder", "text_encoder_q8_0.gguf"), "--vae",
                                        Part("vae", "comfy_vae.safetensors"), "-o", "out.png", "--cfg", "1"});
@@ -46,7 +46,7 @@ class FormatsCli : public testing::Test {
   const TempFolder folder_;
 };
 
-double Psnr(const RgbImage& a, const RgbImage& b) {
+double Psnr(const Image& a, const Image& b) {
   double squares = 0;
   for (size_t i = 0; i < a.pixels.size(); ++i) squares += std::pow(a.pixels[i] - b.pixels[i], 2);
   return 10 * std::log10(255.0 * 255.0 * static_cast<double>(a.pixels.size()) / squares);
@@ -55,7 +55,7 @@ double Psnr(const RgbImage& a, const RgbImage& b) {
 // The same random model by three tools, with a text encoder of llama.cpp's (and the tokenizer in it) and a
 // VAE of ComfyUI's. What the values must be is tested beside the loader; here it is that they draw.
 TEST_F(FormatsCli, PartsOfThreeToolsDrawOnePicture) {
-  const RgbImage q8_0 = Draw("transformer_q8_0.gguf");
+  const Image q8_0 = Draw("transformer_q8_0.gguf");
   const double mlx_q8 = Psnr(q8_0, Draw("mlx_q8_g32.safetensors"));
   const double fp8 = Psnr(q8_0, Draw("comfy_fp8_scaled.safetensors"));
   const double q4_0 = Psnr(q8_0, Draw("transformer_q4_0.gguf"));

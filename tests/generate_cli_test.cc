@@ -27,7 +27,7 @@ TEST_F(Cli, DrawsAPictureAndSaysWhatItDid) {
                                        "  prompt [0-9.]+ s \\+ denoise [0-9.]+ s \\([0-9.]+ s/step\\) \\+ "
                                        "decode [0-9.]+ s; peak memory [0-9]+ MB\n"));
   EXPECT_THAT(Files(), ElementsAre("circle.png"));
-  const RgbImage image = ReadPng(Path("circle.png"));
+  const Image image = ReadPng(Path("circle.png"));
   EXPECT_EQ(image.width, 128);
   EXPECT_EQ(image.height, 128);
   EXPECT_GT(std::set<uint8_t>(image.pixels.begin(), image.pixels.end()).size(), 10u) << "one flat colour";
@@ -40,7 +40,7 @@ TEST_F(Cli, NamesThePictureByDateWithoutAnOutput) {
 }
 
 TEST_F(Cli, RepeatsAPictureBitForBit) {
-  const RgbImage first = Draw(kQuick + Arguments{"a star"});
+  const Image first = Draw(kQuick + Arguments{"a star"});
   EXPECT_EQ(Draw(kQuick + Arguments{"a star"}).pixels, first.pixels);
   EXPECT_EQ(Draw(kQuick + Arguments{"--prompt", "a star"}).pixels, first.pixels);
   EXPECT_EQ(Draw(kQuick + Arguments{"a star", "--seed", "0"}).pixels, first.pixels);
@@ -54,14 +54,14 @@ TEST_F(Cli, DrawsTheSameWithAnyNumberOfThreads) {
 }
 
 TEST_F(Cli, TakesTheSizeInSeveralSpellings) {
-  const RgbImage image = Draw({"x", "--steps", "1", "--size", "160x96"});
+  const Image image = Draw({"x", "--steps", "1", "--size", "160x96"});
   EXPECT_EQ(image.width, 160);
   EXPECT_EQ(image.height, 96);
   for (const Arguments& size : {Arguments{"-s", "160X96"}, Arguments{"--width", "160", "--height", "96"},
                                 Arguments{"--size=160x96"}}) {
     EXPECT_EQ(Draw(Arguments{"x", "--steps", "1"} + size).pixels, image.pixels);
   }
-  const RgbImage wide = Draw({"x", "--steps", "1", "--width", "160"});
+  const Image wide = Draw({"x", "--steps", "1", "--width", "160"});
   EXPECT_EQ(wide.width, 160);
   EXPECT_EQ(wide.height, 128) << "the model's own";
 }
@@ -130,7 +130,7 @@ TEST_F(Cli, JsonPrintsOneObjectPerPicture) {
 
 TEST_F(Cli, ARandomSeedIsReported) {
   const Json first = Describe(kQuick + Arguments{"x", "--seed", "random"});
-  const RgbImage image = ReadPng(Path("drawn.png"));
+  const Image image = ReadPng(Path("drawn.png"));
   EXPECT_NE(Describe(kQuick + Arguments{"x", "--seed", "random"}).at("seed"), first.at("seed"));
   EXPECT_EQ(Draw(kQuick + Arguments{"x", "--seed", first.at("seed").dump()}).pixels, image.pixels);
 }
@@ -207,9 +207,9 @@ TEST_F(Cli, FindsTheModel) {
 
 TEST_F(Cli, GuidanceAndNegativePromptMatter) {
   const Arguments request = kQuick + Arguments{"a star"};
-  const RgbImage guided = Draw(request + Arguments{"--cfg", "4"});
+  const Image guided = Draw(request + Arguments{"--cfg", "4"});
   EXPECT_EQ(Draw(request).pixels, guided.pixels) << "4 is this model's default";
-  const RgbImage plain = Draw(request + Arguments{"--cfg", "1"});
+  const Image plain = Draw(request + Arguments{"--cfg", "1"});
   EXPECT_NE(plain.pixels, guided.pixels);
   const Arguments negative = {"--negative-prompt", "a blue circle"};
   EXPECT_NE(Draw(request + negative).pixels, guided.pixels);
@@ -239,7 +239,7 @@ TEST_F(Cli, DrawsFromGivenLatents) {
   WriteNpy(Path("plain.npy"), plain.data(), {1, 1, 16, 16, 16});
   WriteNpy(Path("packed.npy"), packed.data(), {1, 64, 64});
   const Arguments request = {"x", "--steps", "2", "--latents"};
-  const RgbImage image = Draw(request + Arguments{"plain.npy"});
+  const Image image = Draw(request + Arguments{"plain.npy"});
   EXPECT_EQ(image.width, 128);
   EXPECT_EQ(Draw(request + Arguments{"packed.npy"}).pixels, image.pixels);
   EXPECT_NE(Draw({"x", "--steps", "2"}).pixels, image.pixels);

@@ -41,7 +41,7 @@ GenerateRequest RequestOf(const ReferenceRun& reference) {
   request.seed = s.seed;
   request.max_sequence_length = s.max_sequence_length;
   for (const std::string& name : s.images) {
-    RgbImage image = ReadImage(reference.tensors().path() / name).image;
+    Image image = ReadImage(reference.tensors().path() / name).image;
     if (s.edits()) {
       request.input_images.push_back(std::move(image));
     } else {
@@ -90,7 +90,7 @@ TEST_P(Goldens, EveryOperationAloneStaysWithinTheIsolatedTolerances) {
 
 TEST_P(Goldens, PictureIsDiffusersPicture) {
   const Picture picture = Draw(2, nullptr);
-  const RgbImage want = ReadPng(kGoldens / GetParam().name / "image.png");
+  const Image want = ReadPng(kGoldens / GetParam().name / "image.png");
   ASSERT_EQ(picture.width, want.width);
   ASSERT_EQ(picture.height, want.height);
   for (size_t i = 0; i < want.pixels.size(); ++i)

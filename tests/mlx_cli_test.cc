@@ -32,8 +32,8 @@ class MlxCli : public Cli {
   }
   // Both twins draw it within a level.
   void ExpectSamePicture(const Arguments& arguments) const {
-    const RgbImage cpu = Draw(arguments + Arguments{"--device", "cpu", "--precision", "exact"});
-    const RgbImage mlx = Draw(arguments + kOnMlx);
+    const Image cpu = Draw(arguments + Arguments{"--device", "cpu", "--precision", "exact"});
+    const Image mlx = Draw(arguments + kOnMlx);
     ASSERT_EQ(cpu.pixels.size(), mlx.pixels.size());
     for (size_t i = 0; i < cpu.pixels.size(); ++i)
       ASSERT_LE(std::abs(cpu.pixels[i] - mlx.pixels[i]), 1) << "value " << i;
@@ -168,7 +168,7 @@ TEST_F(MlxCli, TheDeviceIsInTheRecordAndNotTakenFromIt) {
 
 TEST_F(MlxCli, FastPrecisionIsAnotherPictureOnlyByALittle) {
   const Arguments draw = Arguments{"a red circle"} + kQuick + kOnMlx;
-  const RgbImage exact = Draw(draw), fast = Draw(draw + Arguments{"--precision", "fast", "--threads", "1"});
+  const Image exact = Draw(draw), fast = Draw(draw + Arguments{"--precision", "fast", "--threads", "1"});
   ASSERT_EQ(exact.pixels.size(), fast.pixels.size());
   int64_t apart = 0, square = 0;
   for (size_t i = 0; i < exact.pixels.size(); ++i) {

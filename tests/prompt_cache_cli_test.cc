@@ -34,7 +34,7 @@ class PromptCacheCli : public Cli {
 TEST_F(PromptCacheCli, TheSecondRunSkipsTheTextEncoder) {
   const Arguments request = cache_ + Arguments{"a star"};
   EXPECT_FALSE(FromCache(request));
-  const RgbImage first = ReadPng(Path("drawn.png"));
+  const Image first = ReadPng(Path("drawn.png"));
   EXPECT_EQ(Cached().size(), 2u) << "the prompt and the negative one";
   EXPECT_TRUE(FromCache(request));
   EXPECT_EQ(ReadPng(Path("drawn.png")).pixels, first.pixels);
@@ -54,7 +54,7 @@ TEST_F(PromptCacheCli, ASwappedTextEncoderIsNoticed) {
   const Arguments request = cache_ + Arguments{"a star", "-m", "model"};
   EXPECT_FALSE(FromCache(request));
   EXPECT_TRUE(FromCache(request));
-  const RgbImage first = ReadPng(Path("drawn.png"));
+  const Image first = ReadPng(Path("drawn.png"));
 
   const auto time = fs::last_write_time(path);
   std::string bytes = ReadBytes(path);
@@ -78,7 +78,7 @@ TEST_F(PromptCacheCli, ASwappedTextEncoderIsNoticed) {
 TEST_F(PromptCacheCli, ADamagedFileIsReplaced) {
   const Arguments request = cache_ + Arguments{"a star", "--cfg", "1"};
   EXPECT_FALSE(FromCache(request));
-  const RgbImage first = ReadPng(Path("drawn.png"));
+  const Image first = ReadPng(Path("drawn.png"));
   ASSERT_EQ(Cached().size(), 1u);
   const fs::path file = Cached().front();
   const std::string whole = ReadBytes(file);

@@ -145,7 +145,7 @@ TEST_F(Cli, NamesThatAreNoUtf8AreNoProblem) {
 // Streams nobody listens to.
 
 TEST_F(Cli, ClosedStreamsDoNotCostThePicture) {
-  const RgbImage expected = Draw(kQuick + Arguments{"x"});
+  const Image expected = Draw(kQuick + Arguments{"x"});
   for (const Stream stream : {Stream::kClosed, Stream::kBrokenPipe, Stream::kFull}) {
     for (const RunOptions& options :
          {RunOptions{.standard_output = stream}, RunOptions{.standard_error = stream},

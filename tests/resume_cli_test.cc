@@ -66,7 +66,7 @@ class Resume : public Cli {
 TEST_F(Resume, AKilledRunGoesOnToTheSamePicture) {
   for (const Arguments& more : {Arguments{"--cfg", "1"}, Arguments{"--cfg", "4", "--step-cache", "0.02"}}) {
     SCOPED_TRACE(testing::PrintToString(more));
-    const RgbImage whole =
+    const Image whole =
         Draw(Arguments{"a star", "--size", "32x32", "--steps", std::to_string(kSteps)} + more);
     int done = 0;
     for (int kill = 0; kill < 2; ++kill) {  // the second one hits a run that was resumed itself
@@ -120,7 +120,7 @@ TEST_F(Resume, ADamagedStateIsSaidAndNotUsed) {
   const std::string whole = ReadBytes(state);
   std::string flipped = whole;
   flipped[flipped.size() - 5] ^= 4;
-  const RgbImage picture = Draw(kQuick + Arguments{"a star"});
+  const Image picture = Draw(kQuick + Arguments{"a star"});
   for (const std::string& bytes : {flipped, whole.substr(0, whole.size() / 2), std::string()}) {
     folder_.Write("states/" + state.filename().string(), bytes);
     const RunResult result = Run(QuickRequest());
@@ -170,11 +170,11 @@ TEST_F(Resume, AStepCacheIsRecordedAndEstimatesSteps) {
   const Json whole = Describe({"a star"});
   EXPECT_EQ(whole.at("steps_estimated"), 0);
   EXPECT_FALSE(whole.contains("step_cache"));
-  const RgbImage exact = ReadPng(Path("drawn.png"));
+  const Image exact = ReadPng(Path("drawn.png"));
   const Json cached = Describe({"a star", "--step-cache", "0.1"});
   EXPECT_GT(cached.at("steps_estimated"), 2);
   EXPECT_EQ(cached.at("step_cache"), 0.1);
-  const RgbImage estimated = ReadPng(Path("drawn.png"));
+  const Image estimated = ReadPng(Path("drawn.png"));
   EXPECT_NE(estimated.pixels, exact.pixels);
   double error = 0;
   for (size_t i = 0; i < exact.pixels.size(); ++i) error += std::abs(exact.pixels[i] - estimated.pixels[i]);

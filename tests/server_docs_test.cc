@@ -16,7 +16,7 @@ namespace fs = std::filesystem;
 TEST(ServerDocs, EveryCommandWorks) {
   const TempFolder folder;
   fs::create_directory_symlink(fs::path(QWEN_IMAGE_SOURCE_DIR) / "models", folder.path() / "models");
-  RgbImage mask{128, 128, std::vector<uint8_t>(128 * 128 * 3, 0)};
+  Image mask{128, 128, std::vector<uint8_t>(128 * 128 * 3, 0)};
   std::fill(mask.pixels.begin(), mask.pixels.begin() + 64 * 128 * 3, 255);
   std::ofstream(folder.path() / "mask.png", std::ios::binary) << EncodePng(mask);
 

@@ -111,7 +111,7 @@ TEST_F(Cli, APictureFromGivenLatentsNeedsThemAgain) {
 }
 
 TEST_F(Cli, RefusesPicturesWithoutUsableSettings) {
-  const RgbImage dot{1, 1, {1, 2, 3}};
+  const Image dot{1, 1, {1, 2, 3}};
   WritePng(Path("foreign.png"), dot, {{"Software", "another"}});
   folder_.Write("text.png", "no picture");
   folder_.Write("cut.png", ReadBytes(Path("foreign.png")).substr(0, 40));
@@ -133,7 +133,7 @@ TEST_F(Cli, APictureOfAnotherModelNeedsThatModel) {
 
 TEST_F(Cli, RefusesHostileSettings) {
   const Json good = {{"prompt", "x"}, {"width", 32}, {"height", 32}, {"steps", 1}, {"cfg", 4.0}, {"seed", 1}};
-  const RgbImage dot{1, 1, {1, 2, 3}};
+  const Image dot{1, 1, {1, 2, 3}};
   const auto expect_refused = [&](const std::string& settings, int exit_code, const std::string& message) {
     SCOPED_TRACE(settings.substr(0, 100));
     WritePng(Path("hostile.png"), dot, {{"qwen-image", settings}});

@@ -75,7 +75,7 @@ struct ToyConditioner final : Conditioner {
     const auto count = static_cast<int64_t>(ids.size());
     return {.ids = std::move(ids), .prompt_tokens = count, .most_embeds = o.max_sequence_length};
   }
-  SeenPictures Look(std::span<const RgbImage>, std::span<const EditInputSizes>, ThreadPool&) const override {
+  SeenPictures Look(std::span<const Image>, std::span<const EditInputSizes>, ThreadPool&) const override {
     return {};
   }
   void NeedVision() const override { Fail(ErrorKind::kBadInput, "toys do not look at pictures"); }
@@ -177,7 +177,7 @@ struct ToyAutoencoder final : Autoencoder {
     binder.Finish();
   }
 
-  Tensor Preprocess(const RgbImage& image, ImageSize size, ThreadPool& pool) const override {
+  Tensor Preprocess(const Image& image, ImageSize size, ThreadPool& pool) const override {
     return PreprocessForVae(image, size.width, size.height, pool);
   }
   // The colours of each latent's pixels; the last channel stays empty.

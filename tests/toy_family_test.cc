@@ -76,7 +76,7 @@ TEST_F(ToyFamilyTest, ItsGeometryDecidesWhatIsPossible) {
   EXPECT_THAT(MessageOf(ErrorKind::kUsage, [&] { pipeline.Check(request); }),
               HasSubstr("multiples of 4 from 4 to 256"));
   request = Request();
-  request.input_images = {RgbImage{4, 4, std::vector<uint8_t>(48)}};
+  request.input_images = {Image{4, 4, std::vector<uint8_t>(48)}};
   EXPECT_THAT(MessageOf(ErrorKind::kUsage, [&] { pipeline.Check(request); }), HasSubstr("toys do not edit"));
 }
 
@@ -84,7 +84,7 @@ TEST_F(ToyFamilyTest, BeginsWithAPictureAndRepairsIt) {
   const fs::path model = Model("toy");
   const Pipeline pipeline(model, {.threads = 1});
   GenerateRequest request = Request();
-  request.init_image = RgbImage{32, 16, std::vector<uint8_t>(3 * 32 * 16, 200)};
+  request.init_image = Image{32, 16, std::vector<uint8_t>(3 * 32 * 16, 200)};
   request.mask = GreyImage{2, 1, {0, 255}};  // the right half is drawn anew
   const Picture picture = pipeline.Generate(request);
   EXPECT_EQ(picture.rgb[0], 200);

@@ -43,7 +43,7 @@ int ListCheckpoints(const GenerateOptions& options, const DebugOptions& debug, c
   // pass them all.
   const Pipeline pipeline(FindModel(options.files), {.threads = options.threads, .device = Device::kCpu});
   GenerateRequest request;
-  const RgbImage small{32, 32, std::vector<uint8_t>(32 * 32 * 3, 128)};
+  const Image small{32, 32, std::vector<uint8_t>(32 * 32 * 3, 128)};
   request.width = request.height = 32;
   if (options.edit) request.input_images.assign(std::max<size_t>(1, options.input_images.size()), small);
   if (!options.init_image.empty()) request.init_image = small;

@@ -106,7 +106,7 @@ Picture DrawWatched(const Pipeline& pipeline, const GenerateRequest& request, Pr
 bool RunOnly(const Pipeline& pipeline, const JobPlan& plan, const std::string& component, DebugRun& debug,
              const GenerateOptions& options, const CancelFlag& cancel) {
   const Job& job = plan.jobs.front();
-  std::optional<RgbImage> picture;
+  std::optional<Image> picture;
   try {
     picture = RunComponent(pipeline, ParseComponent(component), plan.RequestOf(job),
                            ReferenceInputs(*debug.reference()),

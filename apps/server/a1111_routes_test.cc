@@ -26,7 +26,7 @@ class A1111Routes : public RouteTest {
     EXPECT_EQ(body["detail"], body["error"]["message"]);
     return body["detail"];
   }
-  static RgbImage PictureOf(const Json& reply, size_t index) {
+  static Image PictureOf(const Json& reply, size_t index) {
     return DecodeImage(*DecodeBase64(reply["images"][index].get<std::string>()), "reply").image;
   }
   static inline const std::string kPicture = EncodeBase64(EncodePng(PlainPicture(64, 64, 100)));
@@ -89,7 +89,7 @@ TEST_F(A1111Routes, ImageToImage) {
 }
 
 TEST_F(A1111Routes, MasksAndInvertedMasks) {
-  RgbImage left = PlainPicture(64, 64, 0);  // white on the left
+  Image left = PlainPicture(64, 64, 0);  // white on the left
   for (size_t i = 0; i < left.pixels.size(); ++i) left.pixels[i] = i / 3 % 64 < 32 ? 255 : 0;
   const std::string mask = EncodeBase64(EncodePng(left));
   for (const int invert : {0, 1}) {
@@ -102,7 +102,7 @@ TEST_F(A1111Routes, MasksAndInvertedMasks) {
                                                    {"denoising_strength", 1},
                                                    {"inpainting_mask_invert", invert}});
     ASSERT_EQ(response.status, 200) << response.body;
-    const RgbImage drawn = PictureOf(JsonOf(response), 0);
+    const Image drawn = PictureOf(JsonOf(response), 0);
     bool kept = true;
     for (int64_t y = 0; y < 64; ++y) {
       for (int64_t x = 0; x < 24; ++x)
@@ -202,11 +202,11 @@ TEST_F(A1111Routes, WithoutAPictureTheStrengthIsOfNoInterest) {
 
 // White with a black stripe on either side; little noise, so the stripes show if they are not cut off.
 TEST_F(A1111Routes, CropAndResize) {
-  RgbImage wide = PlainPicture(128, 64, 255);
+  Image wide = PlainPicture(128, 64, 255);
   for (size_t i = 0; i < wide.pixels.size(); ++i) {
     if (const size_t x = i / 3 % 128; x < 32 || x >= 96) wide.pixels[i] = 0;
   }
-  const auto draw = [&](const RgbImage& picture, int mode) {
+  const auto draw = [&](const Image& picture, int mode) {
     const Json reply = JsonOf(Draw("img2img", {{"prompt", "x"},
                                                {"init_images", {EncodeBase64(EncodePng(picture))}},
                                                {"width", 64},

@@ -22,7 +22,7 @@ class PictureReader {
   PictureReader(int64_t pixels, std::vector<std::string>& notes)
       : most_(pixels), pixels_(pixels), notes_(notes) {}
 
-  RgbImage Image(const std::string& name, const std::string& file);
+  Image Image(const std::string& name, const std::string& file);
   GreyImage Mask(const std::string& name, const std::string& file, bool is_hole);
 
  private:
@@ -49,7 +49,7 @@ class PictureReader {
   std::vector<std::string>& notes_;
 };
 
-RgbImage PictureReader::Image(const std::string& name, const std::string& file) {
+Image PictureReader::Image(const std::string& name, const std::string& file) {
   return Read(name, [&] { return DecodeImage(file, name, {.max_pixels = pixels_}); });
 }
 
@@ -175,7 +175,7 @@ void CheckPixels(const Fields& fields, GenerateRequest& request, const Pipeline&
 
 void CheckMargins(const GenerateRequest& request, const RequestLimits& limits) {
   if (!request.outpaint.any()) return;
-  const RgbImage& source = request.init_image ? *request.init_image : request.input_images.front();
+  const Image& source = request.init_image ? *request.init_image : request.input_images.front();
   const int64_t wide = source.width + request.outpaint.left + request.outpaint.right;
   const int64_t high = source.height + request.outpaint.top + request.outpaint.bottom;
   if (wide * high > limits.image_pixels)

@@ -35,10 +35,10 @@ std::string Refusal(const Json& fields) {
   return "";
 }
 
-RgbImage Plain(int64_t width, int64_t height, uint8_t value) {
+Image Plain(int64_t width, int64_t height, uint8_t value) {
   return {width, height, std::vector<uint8_t>(static_cast<size_t>(width * height * 3), value)};
 }
-std::string Base64Of(const RgbImage& image) { return EncodeBase64(EncodePng(image)); }
+std::string Base64Of(const Image& image) { return EncodeBase64(EncodePng(image)); }
 
 TEST(JobFields, EveryFieldArrives) {
   const JobRequest job = Parse({{"prompt", "two stars"},
@@ -249,7 +249,7 @@ TEST(JobFields, PixelsOfAllPicturesTogether) {
 // A black picture with a clear square: a hole, by either rule; one colour with clear ground is where they
 // differ.
 TEST(JobFields, MasksOfOpenAiAreTransparentWhereTheyRedraw) {
-  RgbImage red = Plain(16, 16, 0);
+  Image red = Plain(16, 16, 0);
   const Json settings = {{"prompt", "x"}};
   JobPictures pictures;
   pictures.input_images = {EncodePng(red)};
@@ -267,7 +267,7 @@ TEST(JobFields, MasksOfOpenAiAreTransparentWhereTheyRedraw) {
 }
 
 TEST(JobFields, PicturesAreCroppedToTheSizesShape) {
-  RgbImage image = Plain(6, 2, 0);  // columns 255 … 0
+  Image image = Plain(6, 2, 0);  // columns 255 … 0
   for (size_t i = 0; i < image.pixels.size(); ++i)
     image.pixels[i] = static_cast<uint8_t>(255 - i / 3 % 6 * 51);
   JobPictures pictures;

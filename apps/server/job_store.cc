@@ -223,7 +223,7 @@ void JobStore::Write(const Job& job) const {
   file.Commit();
 }
 
-void JobStore::WritePicture(const std::string& id, int64_t index, const RgbImage& image,
+void JobStore::WritePicture(const std::string& id, int64_t index, const Image& image,
                             const std::map<std::string, std::string>& text) const {
   WritePng(PicturePath(id, index), image, text);
 }

@@ -34,7 +34,7 @@ class JobStore {
   Contents Load() const;
 
   void Write(const Job& job) const;  // throws Error kCannotWrite
-  void WritePicture(const std::string& id, int64_t index, const RgbImage& image,
+  void WritePicture(const std::string& id, int64_t index, const Image& image,
                     const std::map<std::string, std::string>& text) const;  // throws Error kCannotWrite
   std::optional<std::string> ReadPicture(const std::string& id, int64_t index) const;
   void Remove(const std::string& id, int64_t pictures) const;

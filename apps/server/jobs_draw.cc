@@ -99,7 +99,7 @@ void Jobs::Impl::DrawPicture(const Entry& entry, int64_t index, JobProgressMeter
   GenerateRequest request = entry->request.request;  // nobody else touches it while the job runs
   request.seed += static_cast<uint64_t>(index);
   GenerateHooks hooks;
-  const auto on_preview = [&](const RgbImage& preview) {
+  const auto on_preview = [&](const Image& preview) {
     const std::string png = EncodePng(preview);
     std::unique_lock lock(mutex);
     entry->last_preview = png;

@@ -73,7 +73,7 @@ struct JobEntry {
 
 inline int64_t BytesOf(const GenerateRequest& request) {
   size_t bytes = 0;
-  for (const RgbImage& image : request.input_images) bytes += image.pixels.size();
+  for (const Image& image : request.input_images) bytes += image.pixels.size();
   if (request.init_image) bytes += request.init_image->pixels.size();
   if (request.mask) bytes += request.mask->pixels.size();
   if (request.latents) bytes += request.latents->values.size() * sizeof(float);

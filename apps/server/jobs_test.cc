@@ -106,7 +106,7 @@ TEST_F(JobsTest, PicturesOfWaitingJobsAreBounded) {
   Jobs jobs(TinyPipeline(), folder_.path(), {.waiting_bytes = 10000});
   JobRequest with_picture = LongJob();
   with_picture.request.width = with_picture.request.height = {};
-  with_picture.request.init_image = RgbImage{64, 64, std::vector<uint8_t>(64 * 64 * 3)};
+  with_picture.request.init_image = Image{64, 64, std::vector<uint8_t>(64 * 64 * 3)};
   WaitForSteps(jobs, jobs.Submit(LongJob()));
   jobs.Submit(with_picture);  // one may be large
   EXPECT_THROW(jobs.Submit(with_picture), QueueFull);

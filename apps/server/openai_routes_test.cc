@@ -48,7 +48,7 @@ TEST_F(OpenAiRoutes, Base64) {
   EXPECT_GT(reply["created"], 1'600'000'000);
   EXPECT_EQ(reply["data"][1]["seed"], 8);
   EXPECT_FALSE(reply["data"][0].contains("url"));
-  const RgbImage picture =
+  const Image picture =
       DecodeImage(*DecodeBase64(reply["data"][0]["b64_json"].get<std::string>()), "reply").image;
   EXPECT_EQ(picture.width, 32);
   EXPECT_EQ(picture.pixels, SmallPicture(7));
@@ -144,7 +144,7 @@ TEST_F(OpenAiRoutes, EditsWithAMask) {
                                           {"strength", "1"},
                                           {"response_format", "b64_json"}}));
   ASSERT_EQ(response.status, 200) << response.body;
-  const RgbImage drawn =
+  const Image drawn =
       DecodeImage(*DecodeBase64(JsonOf(response)["data"][0]["b64_json"].get<std::string>()), "reply").image;
   ASSERT_EQ(drawn.width, 64);
   const auto half_changed = [&](int64_t from) {

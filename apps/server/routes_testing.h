@@ -10,7 +10,7 @@
 
 namespace qwen_image::server {
 
-inline RgbImage PlainPicture(int64_t width, int64_t height, uint8_t value) {
+inline Image PlainPicture(int64_t width, int64_t height, uint8_t value) {
   return {width, height, std::vector<uint8_t>(static_cast<size_t>(width * height * 3), value)};
 }
 

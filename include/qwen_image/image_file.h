@@ -20,7 +20,7 @@ struct ImageLimits {
 };
 
 struct ImageFile {
-  RgbImage image;
+  Image image;
   std::vector<std::string> notes;  // what was done that the user should know: "CMYK, converted to RGB"
 };
 
@@ -33,7 +33,7 @@ QWEN_IMAGE_API ImageFile DecodeImage(std::string_view bytes, const std::string& 
                                      const ImageLimits& limits = {});
 
 // As Pillow's convert("L").
-QWEN_IMAGE_API GreyImage ToGrey(const RgbImage& image);
+QWEN_IMAGE_API GreyImage ToGrey(const Image& image);
 
 struct MaskFile {
   GreyImage image;  // 255 is redrawn, 0 is kept
@@ -54,10 +54,9 @@ QWEN_IMAGE_API MaskFile DecodeMask(std::string_view bytes, const std::string& wh
 // Text becomes metadata (UTF-8, iTXt). Written to a temporary name in the same folder and renamed: never a
 // partial file under `path`. Nothing is left behind on failure. Throws Error kCannotWrite, and kUsage for an
 // image whose pixels are not as many as it says. A drawn picture writes itself: Picture::SavePng.
-QWEN_IMAGE_API void WritePng(const std::filesystem::path& path, const RgbImage& image,
+QWEN_IMAGE_API void WritePng(const std::filesystem::path& path, const Image& image,
                              const std::map<std::string, std::string>& text = {});
 // The file's bytes.
-QWEN_IMAGE_API std::string EncodePng(const RgbImage& image,
-                                     const std::map<std::string, std::string>& text = {});
+QWEN_IMAGE_API std::string EncodePng(const Image& image, const std::map<std::string, std::string>& text = {});
 
 }  // namespace qwen_image

@@ -65,9 +65,9 @@ struct GenerateRequest {
   std::optional<InitialLatents> latents;  // instead of the seed's noise
 
   // Editing: the pictures that the prompt speaks of. Only models made for it can do that (edits()).
-  std::vector<RgbImage> input_images;
+  std::vector<Image> input_images;
   // A picture to begin with instead of noise alone (image-to-image).
-  std::optional<RgbImage> init_image;
+  std::optional<Image> init_image;
   // White (128 and more) is drawn anew, the rest stays: of init_image, or of the one input image. Another
   // size than the picture's is brought to it.
   std::optional<GreyImage> mask;
@@ -130,7 +130,7 @@ struct SourceReport {
 struct Picture {
   int64_t width = 0, height = 0;
   std::vector<uint8_t> rgb;  // [height, width, 3]
-  RgbImage image() const { return {width, height, rgb}; }
+  Image image() const { return {width, height, rgb}; }
   // The request with every default filled in, for the record.
   std::string prompt, negative_prompt;
   int64_t steps = 0;      // as asked for; with a strength below 1 …
@@ -162,7 +162,7 @@ struct GenerateHooks {
   std::function<void(const Progress&)> on_progress;  // called on the generating thread
   // After every step but the last: what the picture is going to be, at most 256 pixels wide and high. Each
   // costs the decoding of so small a picture.
-  std::function<void(const RgbImage&)> on_preview = {};
+  std::function<void(const Image&)> on_preview = {};
   const CancelFlag* cancel = nullptr;     // looked at between blocks; stops with ErrorKind::kInterrupted
   CheckpointSink* checkpoints = nullptr;  // sees, and may change, every intermediate tensor
   std::function<void(const std::string&)> on_note;  // what a user should know though it is no error

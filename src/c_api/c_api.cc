@@ -54,7 +54,7 @@ GenerateHooks HooksOf(const qwen_image_request& request, const qwen_image::Pipel
     hooks.on_wait = [ask, waiting] { ask(waiting); };
   }
   if (request.on_preview) {
-    hooks.on_preview = [&](const qwen_image::RgbImage& image) {
+    hooks.on_preview = [&](const qwen_image::Image& image) {
       if (request.on_preview(request.preview_data, image.width, image.height, image.pixels.data()) != 0)
         cancel.Cancel();
     };

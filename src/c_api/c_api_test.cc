@@ -57,7 +57,7 @@ TEST(CApi, DrawsWhatCxxDraws) {
 }
 
 TEST(CApi, EditsWhatCxxEdits) {
-  const RgbImage input = Pipeline(kTiny).Generate(SmallCxxRequest()).image();
+  const Image input = Pipeline(kTiny).Generate(SmallCxxRequest()).image();
   const PipelineHandle pipeline = Open();
   ASSERT_EQ(qwen_image_pipeline_edits(pipeline.get()), 1);
   const RequestHandle request = SmallRequest();
@@ -70,7 +70,7 @@ TEST(CApi, EditsWhatCxxEdits) {
 }
 
 TEST(CApi, RepairsWhatCxxRepairs) {
-  const RgbImage input = Pipeline(kTiny).Generate(SmallCxxRequest()).image();
+  const Image input = Pipeline(kTiny).Generate(SmallCxxRequest()).image();
   GreyImage mask{input.width, input.height, std::vector<uint8_t>(input.pixels.size() / 3, 0)};
   std::fill(mask.pixels.begin(), mask.pixels.begin() + mask.pixels.size() / 2, 255);
   GenerateRequest same = SmallCxxRequest();
@@ -162,7 +162,7 @@ TEST(CApi, PicturesAreWrittenAndRead) {
 struct Seen {
   std::vector<int> stages;
   std::vector<int64_t> steps;
-  std::vector<RgbImage> previews;
+  std::vector<Image> previews;
   int64_t stop_at = -1;  // this step, or this many previews
 };
 
@@ -193,11 +193,11 @@ TEST(CApi, CallbacksSeeTheWork) {
   EXPECT_THAT(progress.stages,
               ::testing::ElementsAre(QWEN_IMAGE_ENCODE_PROMPT, QWEN_IMAGE_DENOISE, QWEN_IMAGE_DECODE));
   EXPECT_THAT(progress.steps, ::testing::ElementsAre(0, 1, 2, 3));
-  std::vector<RgbImage> expected;
+  std::vector<Image> expected;
   GenerateRequest same = SmallCxxRequest();
   same.steps = 3;
   Pipeline(kTiny).Generate(
-      same, {.on_progress = {}, .on_preview = [&](const RgbImage& image) { expected.push_back(image); }});
+      same, {.on_progress = {}, .on_preview = [&](const Image& image) { expected.push_back(image); }});
   ASSERT_EQ(previews.previews.size(), 2u);
   for (size_t i = 0; i < 2; ++i) EXPECT_EQ(previews.previews[i].pixels, expected[i].pixels);
 }

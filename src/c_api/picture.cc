@@ -14,7 +14,7 @@ using qwen_image::NeedText;
 qwen_image_status qwen_image_picture_read(const char* path, qwen_image_picture** picture) {
   return Guarded([&] {
     Need(picture, "picture") = nullptr;
-    qwen_image::RgbImage image = qwen_image::ReadImage(NeedText(path, "path")).image;
+    qwen_image::Image image = qwen_image::ReadImage(NeedText(path, "path")).image;
     auto read = std::make_unique<qwen_image_picture>();
     read->picture.width = image.width;
     read->picture.height = image.height;

@@ -77,7 +77,7 @@ TEST(CApiPicture, TellsOfItsSource) {
   same.steps = 2;
   same.cfg = 1;
   same.strength = 0.5;
-  same.init_image = RgbImage{64, 32, PixelsOf(first)};
+  same.init_image = Image{64, 32, PixelsOf(first)};
   same.mask = GreyImage{1, 3, {255, 255, 255}};
   const Picture expected = Pipeline(kTiny).Generate(same);
   const qwen_image_alignment* alignment = qwen_image_picture_alignment(second.get());

@@ -15,8 +15,8 @@ using qwen_image::NeedText;
 namespace {
 
 // Copies [height, width, channels] bytes; the sizes are those that picture files may have.
-template <typename Image>
-Image CopyPixels(int64_t width, int64_t height, int64_t channels, const uint8_t* pixels) {
+template <typename Pixels>
+Pixels CopyPixels(int64_t width, int64_t height, int64_t channels, const uint8_t* pixels) {
   const qwen_image::ImageLimits limits;
   const bool sides = width >= 1 && height >= 1 && width <= limits.max_side && height <= limits.max_side;
   if (!sides || width * height > limits.max_pixels)
@@ -73,14 +73,14 @@ qwen_image_status qwen_image_request_add_input_image(qwen_image_request* request
                                                      int64_t height, const uint8_t* rgb) {
   return Guarded([&] {
     Need(request, "request")
-        .request.input_images.push_back(CopyPixels<qwen_image::RgbImage>(width, height, 3, rgb));
+        .request.input_images.push_back(CopyPixels<qwen_image::Image>(width, height, 3, rgb));
   });
 }
 
 qwen_image_status qwen_image_request_set_init_image(qwen_image_request* request, int64_t width,
                                                     int64_t height, const uint8_t* rgb) {
   return Guarded([&] {
-    Need(request, "request").request.init_image = CopyPixels<qwen_image::RgbImage>(width, height, 3, rgb);
+    Need(request, "request").request.init_image = CopyPixels<qwen_image::Image>(width, height, 3, rgb);
   });
 }
 

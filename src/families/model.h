@@ -106,7 +106,7 @@ class Conditioner {
                                 const PromptOptions& options) const = 0;
 
   // Resizes the pictures and cuts them into patches.
-  virtual SeenPictures Look(std::span<const RgbImage> images, std::span<const EditInputSizes> sizes,
+  virtual SeenPictures Look(std::span<const Image> images, std::span<const EditInputSizes> sizes,
                             ThreadPool& pool) const = 0;
   // Throws Error kBadInput if the model cannot look at pictures.
   virtual void NeedVision() const = 0;
@@ -164,7 +164,7 @@ class Autoencoder {
  public:
   virtual ~Autoencoder() = default;
   // [1, pixel channels, height, width] of this size, in [−1, 1].
-  virtual Tensor Preprocess(const RgbImage& image, ImageSize size, ThreadPool& pool) const = 0;
+  virtual Tensor Preprocess(const Image& image, ImageSize size, ThreadPool& pool) const = 0;
   // What Latents takes: the latents' distribution. Whoever asks for tiles gets no taps.
   virtual Tensor Encode(const Tensor& pixels, bool tiled, const Compute& compute, const Tap& tap) const = 0;
   // Normalised and packed: drawn from the distribution or, without a generator, its mode.

@@ -73,7 +73,7 @@ void CheckImageSize(const std::string& where, std::string_view format, int64_t w
        width, height, limits.max_side, limits.max_pixels);
 }
 
-RgbImage OnWhite(DecodedImage image) {
+Image OnWhite(DecodedImage image) {
   if (image.channels == 4) {
     std::vector<uint8_t>& pixels = image.pixels;  // a pixel never overtakes the one it is made of
     const size_t count = pixels.size() / 4;

@@ -26,7 +26,7 @@ void CheckImageSize(const std::string& where, std::string_view format, int64_t w
                     const ImageLimits& limits);
 
 // Transparent parts are laid on white.
-RgbImage OnWhite(DecodedImage image);
+Image OnWhite(DecodedImage image);
 
 // Any of the formats, by its first bytes. `where` names the file in messages. Throws Error kBadInput, also
 // for pictures of other formats, which it names.

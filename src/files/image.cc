@@ -64,8 +64,8 @@ const char* NoteOn(MaskKind kind) {
   return "the mask's transparent parts are redrawn, all else is kept";
 }
 
-template <typename Image>  // RgbImage or GreyImage
-void Turn(const Orientation& orientation, int64_t channels, Image& image, std::vector<std::string>& notes) {
+template <typename Pixels>  // Image or GreyImage
+void Turn(const Orientation& orientation, int64_t channels, Pixels& image, std::vector<std::string>& notes) {
   if (orientation.value == 1) return;
   image.pixels = Turned(std::move(image.pixels), image.width, image.height, channels, orientation);
   if (orientation.swaps_sides()) std::swap(image.width, image.height);
@@ -97,7 +97,7 @@ ImageFile ReadImage(const std::filesystem::path& path, const ImageLimits& limits
   return ReadWith(DecodeImage, path, limits);
 }
 
-GreyImage ToGrey(const RgbImage& image) {
+GreyImage ToGrey(const Image& image) {
   GreyImage grey{image.width, image.height, std::vector<uint8_t>(image.pixels.size() / 3)};
   for (size_t i = 0; i < grey.pixels.size(); ++i) grey.pixels[i] = Grey(image.pixels.data() + i * 3);
   return grey;

@@ -225,7 +225,7 @@ DecodedImage DecodePng(std::string_view bytes, const std::string& where, const I
   return image;
 }
 
-RgbImage ReadPng(const std::filesystem::path& path) {
+Image ReadPng(const std::filesystem::path& path) {
   const MappedFile file(path);
   DecodedImage image = DecodePng(file.text(), path.string(), {});
   file.ThrowIfDamaged();

@@ -16,7 +16,7 @@ DecodedImage DecodePng(std::string_view bytes, const std::string& where, const I
 
 // Throw Error kBadInput. Sizes are checked before anything is allocated. Every kind of PNG becomes 8-bit RGB;
 // transparent pixels are laid on white.
-RgbImage ReadPng(const std::filesystem::path& path);
+Image ReadPng(const std::filesystem::path& path);
 // The text before and behind the pixels, as UTF-8; of equal keywords the first.
 std::map<std::string, std::string> ReadPngText(const std::filesystem::path& path);
 

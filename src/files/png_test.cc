@@ -73,11 +73,11 @@ std::string MessageFor(const std::string& bytes) {
 
 TEST(Png, WritesWhatItReads) {
   const TempFolder folder;
-  RgbImage image{5, 3, {}};
+  Image image{5, 3, {}};
   for (int i = 0; i < 45; ++i) image.pixels.push_back(static_cast<uint8_t>(i * 17));
   const auto path = folder.path() / "out.png";
   WritePng(path, image, {{"prompt", "a red circle"}});
-  const RgbImage read = ReadPng(path);
+  const Image read = ReadPng(path);
   EXPECT_EQ(read.width, 5);
   EXPECT_EQ(read.height, 3);
   EXPECT_THAT(read.pixels, ElementsAreArray(image.pixels));
@@ -86,7 +86,7 @@ TEST(Png, WritesWhatItReads) {
 
 TEST(Png, EncodesInMemoryWhatItReads) {
   const TempFolder folder;
-  const RgbImage image{2, 1, {1, 2, 3, 250, 251, 252}};
+  const Image image{2, 1, {1, 2, 3, 250, 251, 252}};
   EXPECT_THAT(ReadPng(folder.Write("a.png", EncodePng(image))).pixels, ElementsAreArray(image.pixels));
   EXPECT_THAT(MessageOf(ErrorKind::kUsage,
                         [] {
@@ -117,7 +117,7 @@ TEST(Png, ANulInTheTextDoesNotCutIt) {
 TEST(Png, WriteRefusesImpossiblePictures) {
   const TempFolder folder;
   const auto path = folder.path() / "out.png";
-  for (const RgbImage& image : {RgbImage{1, 1, {}}, RgbImage{0, 0, {}}, RgbImage{-1, -1, {1, 2, 3}}}) {
+  for (const Image& image : {Image{1, 1, {}}, Image{0, 0, {}}, Image{-1, -1, {1, 2, 3}}}) {
     MessageOf(ErrorKind::kUsage, [&] { WritePng(path, image, {}); });
   }
   for (const std::string& key : {""s, "with space"s, std::string(80, 'k'), "é"s}) {
@@ -129,7 +129,7 @@ TEST(Png, WriteRefusesImpossiblePictures) {
 TEST(Png, AFullDiskIsAnErrorAndLeavesNothing) {
   const TempFolder folder;
   std::filesystem::create_symlink("/dev/full", folder.path() / "out.png");
-  RgbImage image{300, 300, std::vector<uint8_t>(270'000)};
+  Image image{300, 300, std::vector<uint8_t>(270'000)};
   for (size_t i = 0; i < image.pixels.size(); ++i) image.pixels[i] = static_cast<uint8_t>(i * i * 7919 >> 5);
   EXPECT_THAT(MessageOf(ErrorKind::kCannotWrite, [&] { WritePng(folder.path() / "out.png", image, {}); }),
               HasSubstr("out.png: No space left"));

@@ -71,7 +71,7 @@ class Writer {
   Writer(const Writer&) = delete;
   Writer& operator=(const Writer&) = delete;
 
-  void Write(const RgbImage& image, std::map<std::string, std::string> texts) {
+  void Write(const Image& image, std::map<std::string, std::string> texts) {
     const std::vector<png_text> text = ChunksOf(texts);
     const bool written = ReturnsFrom(png_jmpbuf(png_), [&] {
       png_set_write_fn(png_, &output_, OnWrite, OnFlush);
@@ -98,7 +98,7 @@ class Writer {
   png_infop info_ = nullptr;
 };
 
-void CheckPicture(const RgbImage& image) {
+void CheckPicture(const Image& image) {
   if (image.width < 1 || image.height < 1 || image.width > kMaxSide || image.height > kMaxSide ||
       image.pixels.size() != static_cast<size_t>(image.width * image.height * 3)) {
     Fail(ErrorKind::kUsage,
@@ -111,7 +111,7 @@ void CheckPicture(const RgbImage& image) {
 
 }  // namespace
 
-void WritePng(const std::filesystem::path& path, const RgbImage& image,
+void WritePng(const std::filesystem::path& path, const Image& image,
               const std::map<std::string, std::string>& text) {
   CheckPicture(image);
   OutputFile file(path);
@@ -119,7 +119,7 @@ void WritePng(const std::filesystem::path& path, const RgbImage& image,
   file.Commit();
 }
 
-std::string EncodePng(const RgbImage& image, const std::map<std::string, std::string>& text) {
+std::string EncodePng(const Image& image, const std::map<std::string, std::string>& text) {
   CheckPicture(image);
   std::string png;
   Writer([&](const void* bytes, size_t size) {

@@ -219,7 +219,7 @@ int64_t NearestIndex(int64_t out, int64_t in_size, int64_t out_size) {
 
 }  // namespace
 
-RgbImage Resize(const RgbImage& image, int64_t width, int64_t height, ResizeFilter filter, ThreadPool& pool) {
+Image Resize(const Image& image, int64_t width, int64_t height, ResizeFilter filter, ThreadPool& pool) {
   return {width, height, Resized(image.pixels, image.width, image.height, 3, width, height, filter, pool)};
 }
 

@@ -12,7 +12,7 @@ namespace qwen_image {
 enum class ResizeFilter { kBicubic, kLanczos };
 
 // Sides of 1 and more; throws Error kUsage otherwise, or if `pixels` is not as large as the sides say.
-RgbImage Resize(const RgbImage& image, int64_t width, int64_t height, ResizeFilter filter, ThreadPool& pool);
+Image Resize(const Image& image, int64_t width, int64_t height, ResizeFilter filter, ThreadPool& pool);
 GreyImage Resize(const GreyImage& image, int64_t width, int64_t height, ResizeFilter filter,
                  ThreadPool& pool);
 

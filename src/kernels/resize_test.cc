@@ -37,7 +37,7 @@ std::vector<uint8_t> RandomBytes(int64_t count) {
   return bytes;
 }
 
-RgbImage RandomRgb(const Case& c) {
+Image RandomRgb(const Case& c) {
   return {c.in_width, c.in_height, RandomBytes(c.in_width * c.in_height * 3)};
 }
 
@@ -82,9 +82,9 @@ std::string Name(const Case& c, ResizeFilter filter) {
 // clipped.
 void ExpectFilteredSums(const Case& c, ResizeFilter filter) {
   SCOPED_TRACE(Name(c, filter));
-  RgbImage image = RandomRgb(c);
+  Image image = RandomRgb(c);
   for (uint8_t& value : image.pixels) value = static_cast<uint8_t>(96 + value / 4);
-  const RgbImage out = Resize(image, c.width, c.height, filter, OneThread());
+  const Image out = Resize(image, c.width, c.height, filter, OneThread());
   ASSERT_EQ(out.width, c.width);
   ASSERT_EQ(out.height, c.height);
   ASSERT_EQ(static_cast<int64_t>(out.pixels.size()), c.width * c.height * 3);
@@ -117,11 +117,11 @@ TEST(Resize, IsTheSumThatTheFilterDefines) {
 
 TEST(Resize, GivesTheSameBitsOnAllInstructionSetsAndThreads) {
   for (const Case& c : kCases) {
-    const RgbImage image = RandomRgb(c);
+    const Image image = RandomRgb(c);
     std::vector<uint8_t> first;
     testing::ForEachTarget([&] {
       for (ThreadPool* pool : {&OneThread(), &FourThreads()}) {
-        const RgbImage out = Resize(image, c.width, c.height, ResizeFilter::kLanczos, *pool);
+        const Image out = Resize(image, c.width, c.height, ResizeFilter::kLanczos, *pool);
         if (first.empty()) first = out.pixels;
         ASSERT_EQ(out.pixels, first);
       }
@@ -132,10 +132,10 @@ TEST(Resize, GivesTheSameBitsOnAllInstructionSetsAndThreads) {
 TEST(Resize, TreatsAGreyPictureAsOneChannel) {
   for (const Case& c : kCases) {
     const GreyImage grey{c.in_width, c.in_height, RandomBytes(c.in_width * c.in_height)};
-    RgbImage rgb{c.in_width, c.in_height, {}};
+    Image rgb{c.in_width, c.in_height, {}};
     for (const uint8_t value : grey.pixels) rgb.pixels.insert(rgb.pixels.end(), 3, value);
     const GreyImage small = Resize(grey, c.width, c.height, ResizeFilter::kBicubic, OneThread());
-    const RgbImage want = Resize(rgb, c.width, c.height, ResizeFilter::kBicubic, OneThread());
+    const Image want = Resize(rgb, c.width, c.height, ResizeFilter::kBicubic, OneThread());
     ASSERT_EQ(small.pixels.size() * 3, want.pixels.size());
     for (size_t i = 0; i < want.pixels.size(); ++i) ASSERT_EQ(small.pixels[i / 3], want.pixels[i]);
   }
@@ -150,20 +150,20 @@ TEST(Resize, ClipsWhatOvershoots) {
 }
 
 TEST(Resize, LeavesAPictureOfTheSameSizeAlone) {
-  const RgbImage image = RandomRgb({19, 23, 0, 0});
+  const Image image = RandomRgb({19, 23, 0, 0});
   EXPECT_EQ(Resize(image, 19, 23, ResizeFilter::kLanczos, OneThread()).pixels, image.pixels);
 }
 
 TEST(Resize, RefusesImpossibleSizes) {
-  const RgbImage image = RandomRgb({4, 3, 0, 0});
+  const Image image = RandomRgb({4, 3, 0, 0});
   for (const auto& [width, height] :
        {std::pair<int64_t, int64_t>{0, 3}, {4, 0}, {-1, 3}, {int64_t{1} << 40, 3}}) {
     EXPECT_THROW(Resize(image, width, height, ResizeFilter::kLanczos, OneThread()), Error);
   }
-  RgbImage wrong = image;
+  Image wrong = image;
   wrong.pixels.pop_back();
   EXPECT_THROW(Resize(wrong, 2, 2, ResizeFilter::kLanczos, OneThread()), Error);
-  EXPECT_THROW(Resize(RgbImage{}, 2, 2, ResizeFilter::kLanczos, OneThread()), Error);
+  EXPECT_THROW(Resize(Image{}, 2, 2, ResizeFilter::kLanczos, OneThread()), Error);
 }
 
 TEST(InterpolateNearest, TakesTheFirstPixelOfEachBlock) {

@@ -105,10 +105,10 @@ std::array<std::array<float, 256>, 3> NormalizedLevels(const VisionProcessorConf
 
 }  // namespace
 
-Tensor PreprocessForVae(const RgbImage& image, int64_t width, int64_t height, ThreadPool& pool) {
+Tensor PreprocessForVae(const Image& image, int64_t width, int64_t height, ThreadPool& pool) {
   width = CutToScaleFactor(width);
   height = CutToScaleFactor(height);
-  const RgbImage resized = Resize(image, width, height, ResizeFilter::kLanczos, pool);
+  const Image resized = Resize(image, width, height, ResizeFilter::kLanczos, pool);
   std::array<float, 256> levels;
   for (size_t i = 0; i < levels.size(); ++i) levels[i] = 2.0f * (static_cast<float>(i) / 255.0f) - 1.0f;
   const int64_t area = width * height;
@@ -171,10 +171,9 @@ ImageSize SmartResize(ImageSize size, const VisionProcessorConfig& config) {
   return rounded;
 }
 
-VisionPatches PreprocessForVision(const RgbImage& image, const VisionProcessorConfig& config,
-                                  ThreadPool& pool) {
+VisionPatches PreprocessForVision(const Image& image, const VisionProcessorConfig& config, ThreadPool& pool) {
   const ImageSize size = SmartResize({image.width, image.height}, config);
-  const RgbImage resized = Resize(image, size.width, size.height, ResizeFilter::kBicubic, pool);
+  const Image resized = Resize(image, size.width, size.height, ResizeFilter::kBicubic, pool);
   const auto levels = NormalizedLevels(config);
   const int64_t patch = config.patch_size, merge = config.merge_size, frames = config.temporal_patch_size;
   const int64_t grid_h = size.height / patch, grid_w = size.width / patch;

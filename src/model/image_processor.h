@@ -16,7 +16,7 @@ namespace qwen_image {
 inline constexpr int64_t kVaeScaleFactor = 16;
 
 // Lanczos to (width, height), then 2 · x/255 - 1: [1, 3, height, width].
-Tensor PreprocessForVae(const RgbImage& image, int64_t width, int64_t height, ThreadPool& pool);
+Tensor PreprocessForVae(const Image& image, int64_t width, int64_t height, ThreadPool& pool);
 
 // Lanczos to (width, height), then to grey, then 1 where it is at least half as bright as white, else 0:
 // [1, 1, height, width].
@@ -55,7 +55,6 @@ struct VisionPatches {
 };
 
 // Bicubic to SmartResize's size, rescaled, normalised, and cut into patches.
-VisionPatches PreprocessForVision(const RgbImage& image, const VisionProcessorConfig& config,
-                                  ThreadPool& pool);
+VisionPatches PreprocessForVision(const Image& image, const VisionProcessorConfig& config, ThreadPool& pool);
 
 }  // namespace qwen_image

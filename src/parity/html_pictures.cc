@@ -16,14 +16,14 @@ namespace {
 constexpr int64_t kLargestSide = 640;  // on the page
 
 // [1, 3, h, w] or [3, h, w] in −1…1
-std::optional<RgbImage> FromTensor(const TensorSet& set) {
+std::optional<Image> FromTensor(const TensorSet& set) {
   const TensorInfo* info = set.Find("image");
   if (!info || info->shape.size() < 3 || info->count > kMaxHintElements || info->count == 0) return {};
   const size_t rank = info->shape.size();
   const int64_t height = info->shape[rank - 2], width = info->shape[rank - 1], area = height * width;
   if (info->count != 3 * area || info->shape[rank - 3] != 3) return {};
   const std::vector<float> values = set.ReadAll(*info);
-  RgbImage image{width, height, std::vector<uint8_t>(values.size())};
+  Image image{width, height, std::vector<uint8_t>(values.size())};
   for (int64_t i = 0; i < 3 * area; ++i) {
     const float unit = values[static_cast<size_t>(i % 3 * area + i / 3)] * 0.5f + 0.5f;
     // NaN becomes black: it fails every comparison
@@ -33,7 +33,7 @@ std::optional<RgbImage> FromTensor(const TensorSet& set) {
   return image;
 }
 
-std::optional<RgbImage> FromFile(const std::filesystem::path& path) {
+std::optional<Image> FromFile(const std::filesystem::path& path) {
   const std::filesystem::path file = path.extension() == ".png" ? path : path / "image.png";
   std::error_code error;
   if (!std::filesystem::is_regular_file(file, error)) return {};
@@ -45,10 +45,10 @@ std::optional<RgbImage> FromFile(const std::filesystem::path& path) {
 }
 
 // Blocks of pixels become one: their mean, or (for differences) their maximum.
-RgbImage Shrunk(const RgbImage& image, bool maximum) {
+Image Shrunk(const Image& image, bool maximum) {
   const int64_t block = (std::max(image.width, image.height) + kLargestSide - 1) / kLargestSide;
   if (block <= 1) return image;
-  RgbImage small{(image.width + block - 1) / block, (image.height + block - 1) / block, {}};
+  Image small{(image.width + block - 1) / block, (image.height + block - 1) / block, {}};
   for (int64_t y = 0; y < small.height; ++y) {
     for (int64_t x = 0; x < small.width; ++x) {
       for (int64_t c = 0; c < 3; ++c) {
@@ -68,14 +68,14 @@ RgbImage Shrunk(const RgbImage& image, bool maximum) {
   return small;
 }
 
-std::string Figure(const RgbImage& image, std::string_view caption) {
+std::string Figure(const Image& image, std::string_view caption) {
   return fmt::format("<figure>{}<figcaption>{}</figcaption></figure>", HtmlImage(image, caption, "picture"),
                      caption);
 }
 
-std::string DifferenceFigure(const RgbImage& ref, const RgbImage& run) {
+std::string DifferenceFigure(const Image& ref, const Image& run) {
   if (ref.width != run.width || ref.height != run.height) return "";
-  RgbImage difference = ref;
+  Image difference = ref;
   int most = 0;
   for (size_t i = 0; i < ref.pixels.size(); ++i) {
     const int levels = std::abs(ref.pixels[i] - run.pixels[i]);
@@ -118,7 +118,7 @@ std::string FiguresTable(const std::vector<PictureComparison>& pictures) {
 }  // namespace
 
 std::string PicturesHtml(const Comparison& comparison, const TensorSet* ref, const TensorSet* run) {
-  std::optional<RgbImage> ref_image, run_image;
+  std::optional<Image> ref_image, run_image;
   if (ref && run) {
     ref_image = FromTensor(*ref);
     run_image = FromTensor(*run);

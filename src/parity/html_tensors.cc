@@ -152,7 +152,7 @@ constexpr double kDecades = 4;  // that the colours span
 constexpr std::array<uint8_t, 3> kNoNumber = {0, 200, 220};
 
 std::string HeatMap(const Findings& f) {
-  RgbImage image{f.layout.cell_columns(), f.layout.cell_rows(), {}};
+  Image image{f.layout.cell_columns(), f.layout.cell_rows(), {}};
   for (const double cell : f.cells) {
     const double place = cell > 0 ? 1 + std::log10(cell / f.largest) / kDecades : 0;
     const std::array<uint8_t, 3> color = std::isfinite(cell) ? Heat(place) : kNoNumber;

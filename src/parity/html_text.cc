@@ -41,7 +41,7 @@ std::string HtmlNumber(double value, int digits) {
   return fmt::format("{:.{}g}", value, digits);
 }
 
-std::string HtmlImage(const RgbImage& image, std::string_view alt, std::string_view css_class) {
+std::string HtmlImage(const Image& image, std::string_view alt, std::string_view css_class) {
   return fmt::format(
       "<img class=\"{}\" width=\"{}\" height=\"{}\" alt=\"{}\" src=\"data:image/png;base64,{}\">", css_class,
       image.width, image.height, alt, EncodeBase64(EncodePng(image)));

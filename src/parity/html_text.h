@@ -12,6 +12,6 @@ namespace qwen_image {
 std::string HtmlText(std::string_view text, size_t max_bytes = 300);
 std::string HtmlNumber(double value, int digits = 3);  // "1.25e-07", "NaN", "∞"
 // <img> with the picture inside it; `alt` is trusted text.
-std::string HtmlImage(const RgbImage& image, std::string_view alt, std::string_view css_class);
+std::string HtmlImage(const Image& image, std::string_view alt, std::string_view css_class);
 
 }  // namespace qwen_image

@@ -100,7 +100,7 @@ void ChannelFigures(const FloatPicture& p, std::vector<double>* means, std::vect
 
 }  // namespace
 
-FloatPicture ToFloatPicture(const RgbImage& image) {
+FloatPicture ToFloatPicture(const Image& image) {
   FloatPicture picture{image.width, image.height, std::vector<float>(image.pixels.size())};
   const size_t pixels = image.pixels.size() / 3;
   for (size_t i = 0; i < pixels; ++i) {

@@ -15,7 +15,7 @@ struct FloatPicture {
   std::vector<float> values;  // [3, height, width]
 };
 
-FloatPicture ToFloatPicture(const RgbImage& image);
+FloatPicture ToFloatPicture(const Image& image);
 
 // PSNR with the range as peak. SSIM as Wang et al. (2004) define it: on luma (0.299, 0.587, 0.114), with an
 // 11 × 11 Gaussian window of σ 1.5 (smaller for pictures below 11 pixels), K1 = 0.01, K2 = 0.03, averaged

@@ -11,8 +11,8 @@
 namespace qwen_image {
 namespace {
 
-RgbImage Gradient(int64_t width, int64_t height) {
-  RgbImage image{width, height, {}};
+Image Gradient(int64_t width, int64_t height) {
+  Image image{width, height, {}};
   for (int64_t y = 0; y < height; ++y) {
     for (int64_t x = 0; x < width; ++x) {
       for (int64_t c = 0; c < 3; ++c)
@@ -104,7 +104,7 @@ TEST(Pictures, OfRunsAreComparedAsTensorAndAsPng) {
 
 TEST(Pictures, PngFilesAlone) {
   const TempFolder folder;
-  RgbImage image = Gradient(64, 64);
+  Image image = Gradient(64, 64);
   WritePng(folder.path() / "a.png", image, {});
   image.pixels[0] ^= 1;
   WritePng(folder.path() / "b.png", image, {});

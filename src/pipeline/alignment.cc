@@ -216,14 +216,13 @@ double Correlation(const Pair& pair, const Warp& warp) {
 }
 
 // The edges of both pictures at one size, at most `longest` pixels long.
-std::array<Plane, 2> EdgesAt(const RgbImage& input, const RgbImage& output, int64_t longest,
-                             ThreadPool& pool) {
+std::array<Plane, 2> EdgesAt(const Image& input, const Image& output, int64_t longest, ThreadPool& pool) {
   const double factor = std::min(
       1.0, static_cast<double>(longest) / static_cast<double>(std::max(output.width, output.height)));
   const auto side = [&](int64_t size) {
     return std::max<int64_t>(1, std::llround(static_cast<double>(size) * factor));
   };
-  const auto edges = [&](const RgbImage& image) {
+  const auto edges = [&](const Image& image) {
     return EdgesOf(Resize(image, side(output.width), side(output.height), ResizeFilter::kLanczos, pool));
   };
   return {edges(input), edges(output)};
@@ -265,7 +264,7 @@ bool Believable(const Warp& warp, const Plane& plane, double correlation, double
 
 }  // namespace
 
-Alignment MeasureAlignment(const RgbImage& input, const RgbImage& output, ThreadPool& pool) {
+Alignment MeasureAlignment(const Image& input, const Image& output, ThreadPool& pool) {
   constexpr int64_t kCoarseSide = 256, kFineSide = 512, kShortest = 32;
   if (std::min(output.width, output.height) < kShortest) return {};
   const auto [a, b] = EdgesAt(input, output, kFineSide, pool);

@@ -7,6 +7,6 @@
 
 namespace qwen_image {
 
-Alignment MeasureAlignment(const RgbImage& input, const RgbImage& output, ThreadPool& pool);
+Alignment MeasureAlignment(const Image& input, const Image& output, ThreadPool& pool);
 
 }  // namespace qwen_image

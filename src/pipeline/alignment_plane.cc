@@ -129,7 +129,7 @@ float Sample(const Plane& plane, double x, double y) {
   return above + fy * (below - above);
 }
 
-Plane EdgesOf(const RgbImage& image) {
+Plane EdgesOf(const Image& image) {
   constexpr double kBlur = 1.0;  // against noise
   Plane edges = MakePlane(image.width, image.height);
   for (int64_t c = 0; c < 3; ++c) {

@@ -24,7 +24,7 @@ float Sample(const Plane& plane, double x, double y);  // bilinear; edges repeat
 
 // How steep the picture is in any of its colours, between 0 and 1. Signs and sizes of steps are the first
 // things that an edit changes: a recoloured shape keeps its outline.
-Plane EdgesOf(const RgbImage& image);
+Plane EdgesOf(const Image& image);
 
 struct PhasePeak {
   double x = 0, y = 0;  // how far things of `a` have moved in `b`

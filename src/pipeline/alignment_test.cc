@@ -30,9 +30,9 @@ struct Move {
 };
 
 // The scene after a move, with 3 × 3 samples a pixel.
-RgbImage Draw(const Scene& scene, int64_t width, int64_t height, const Move& move = {}) {
+Image Draw(const Scene& scene, int64_t width, int64_t height, const Move& move = {}) {
   constexpr int kSamples = 3;
-  RgbImage image{width, height, {}};
+  Image image{width, height, {}};
   for (int64_t i = 0; i < width * height; ++i) {
     Colour sum = {};
     for (int s = 0; s < kSamples * kSamples; ++s) {
@@ -92,7 +92,7 @@ Scene Disc(Colour colour, Colour background) {
   return SceneOf({{true, 0.05, -0.1, 0.55, 0.55, colour}}, background);
 }
 
-RgbImage WithNoise(RgbImage image, double spread) {
+Image WithNoise(Image image, double spread) {
   std::mt19937 engine(5);
   std::normal_distribution<double> normal(0, spread);
   for (uint8_t& value : image.pixels)
@@ -101,7 +101,7 @@ RgbImage WithNoise(RgbImage image, double spread) {
 }
 
 // A quarter of a pixel, at the centre and (for the scales) at the borders.
-void ExpectMove(const Alignment& got, const Move& want, const RgbImage& output) {
+void ExpectMove(const Alignment& got, const Move& want, const Image& output) {
   constexpr double kPixels = 0.25;
   EXPECT_TRUE(got.measurable) << "confidence " << got.confidence << ", uncertainty " << got.uncertainty;
   EXPECT_NEAR(got.shift_x, want.shift_x, kPixels);
@@ -114,8 +114,8 @@ void ExpectMeasures(const Scene& before, const Scene& after, int64_t width, int6
                     double noise = 0) {
   SCOPED_TRACE(::testing::Message() << move.shift_x << ", " << move.shift_y << " pixels, " << move.scale_x
                                     << ", " << move.scale_y << " %");
-  const RgbImage input = Draw(before, width, height);
-  RgbImage output = Draw(after, width, height, move);
+  const Image input = Draw(before, width, height);
+  Image output = Draw(after, width, height, move);
   if (noise > 0) output = WithNoise(output, noise);
   ExpectMove(MeasureAlignment(input, output, Pool()), move, output);
 }
@@ -156,8 +156,8 @@ TEST(MeasureAlignment, FindsThemWhereAPartWasRedrawn) {
 
 // docs/images/circle.png is the embedded model's; the move is made of four-fold pixels.
 TEST(MeasureAlignment, FindsThemInThePictureOfTheEmbeddedModel) {
-  const RgbImage input = ReadPng(QWEN_IMAGE_SOURCE_DIR "/docs/images/circle.png");
-  const RgbImage large = Resize(input, 4 * input.width, 4 * input.height, ResizeFilter::kLanczos, Pool());
+  const Image input = ReadPng(QWEN_IMAGE_SOURCE_DIR "/docs/images/circle.png");
+  const Image large = Resize(input, 4 * input.width, 4 * input.height, ResizeFilter::kLanczos, Pool());
   const Scene scene = [&](double x, double y) {
     const auto index = [](double at, int64_t size) {
       return std::clamp<int64_t>(std::llround((at + 1) / 2 * static_cast<double>(size) - 0.5), 0, size - 1);
@@ -167,14 +167,14 @@ TEST(MeasureAlignment, FindsThemInThePictureOfTheEmbeddedModel) {
     return Colour{static_cast<double>(rgb[1]), static_cast<double>(rgb[2]), static_cast<double>(rgb[0])};
   };
   for (const Move& move : {Move{}, Move{3, 2, 0, 0}, Move{-4, 1.5, 2, 3}}) {
-    const RgbImage output = Draw(scene, input.width, input.height, move);
+    const Image output = Draw(scene, input.width, input.height, move);
     ExpectMove(MeasureAlignment(input, output, Pool()), move, output);
   }
 }
 
 TEST(MeasureAlignment, LeavesOutTheResizeToTheOutputsSize) {
   const Scene scene = SceneOf(RandomShapes(4));
-  const RgbImage input = Draw(scene, 260, 180), output = Draw(scene, 192, 160, {1.5, 0, 0, 1});
+  const Image input = Draw(scene, 260, 180), output = Draw(scene, 192, 160, {1.5, 0, 0, 1});
   ExpectMove(MeasureAlignment(input, output, Pool()), {1.5, 0, 0, 1}, output);
 }
 
@@ -184,7 +184,7 @@ TEST(MeasureAlignment, SaysWhenThereIsNothingToMeasure) {
                                                Draw(SceneOf(RandomShapes(seed + 50)), 128, 96), Pool());
     EXPECT_FALSE(redrawn.measurable) << seed << ": confidence " << redrawn.confidence;
   }
-  const RgbImage disc = Draw(Disc(kRed, kBlue), 128, 128), flat = Draw(SceneOf({}), 128, 128);
+  const Image disc = Draw(Disc(kRed, kBlue), 128, 128), flat = Draw(SceneOf({}), 128, 128);
   EXPECT_FALSE(MeasureAlignment(flat, flat, Pool()).measurable);
   EXPECT_FALSE(MeasureAlignment(disc, flat, Pool()).measurable);
   EXPECT_FALSE(MeasureAlignment(flat, disc, Pool()).measurable);

@@ -107,7 +107,7 @@ bool RunVaeEncoder(const Pipeline::Impl& model, const Run& run, const ComponentI
   }
 }
 
-std::optional<RgbImage> RunVae(const Pipeline::Impl& model, const Run& run, const ComponentInputs& inputs) {
+std::optional<Image> RunVae(const Pipeline::Impl& model, const Run& run, const ComponentInputs& inputs) {
   const Settings& s = run.settings;
   const Autoencoder& autoencoder = model.model->autoencoder();
   const bool encoded = RunVaeEncoder(model, run, inputs);
@@ -122,9 +122,9 @@ std::optional<RgbImage> RunVae(const Pipeline::Impl& model, const Run& run, cons
 
 }  // namespace
 
-std::optional<RgbImage> RunComponent(const Pipeline& pipeline, Component component,
-                                     const GenerateRequest& request, const ComponentInputs& inputs,
-                                     const GenerateHooks& hooks) {
+std::optional<Image> RunComponent(const Pipeline& pipeline, Component component,
+                                  const GenerateRequest& request, const ComponentInputs& inputs,
+                                  const GenerateHooks& hooks) {
   const Pipeline::Impl& model = pipeline.impl();
   pipeline.Check(request);
   const Settings settings = model.Resolve(request);

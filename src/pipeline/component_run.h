@@ -25,8 +25,8 @@ class ComponentInputs {
 // final_latents_packed, and every vae_imageN that is there. The outputs go to hooks.checkpoints. Throws Error
 // kBadInput if an input is missing or has a shape that does not fit the model. Returns the picture if the
 // component makes any.
-std::optional<RgbImage> RunComponent(const Pipeline& pipeline, Component component,
-                                     const GenerateRequest& request, const ComponentInputs& inputs,
-                                     const GenerateHooks& hooks);
+std::optional<Image> RunComponent(const Pipeline& pipeline, Component component,
+                                  const GenerateRequest& request, const ComponentInputs& inputs,
+                                  const GenerateHooks& hooks);
 
 }  // namespace qwen_image

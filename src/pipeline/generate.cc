@@ -40,29 +40,29 @@ void CheckCanBeWatched(const GenerateRequest& request, const GenerateHooks& hook
 }
 
 // What the models of an edit see: with margins, the enlarged picture.
-std::span<const RgbImage> InputImages(const GenerateRequest& request, const std::optional<Source>& source) {
+std::span<const Image> InputImages(const GenerateRequest& request, const std::optional<Source>& source) {
   if (source && !request.input_images.empty()) return {&source->image, 1};
   return request.input_images;
 }
 
-double StretchPercent(const RgbImage& from, const Picture& to) {
+double StretchPercent(const Image& from, const Picture& to) {
   return 100 *
          (static_cast<double>(to.width * from.height) / static_cast<double>(to.height * from.width) - 1);
 }
 
 void FinishPicture(const GenerateRequest& request, const Settings& settings,
-                   const std::optional<Source>& source, std::span<const RgbImage> images, RgbImage drawn,
+                   const std::optional<Source>& source, std::span<const Image> images, Image drawn,
                    ThreadPool& pool, Picture& picture) {
   picture.width = settings.output_width;
   picture.height = settings.output_height;
   const auto sized = [&](const auto& image) {
     return Resize(image, picture.width, picture.height, ResizeFilter::kLanczos, pool);
   };
-  RgbImage result = sized(drawn);
-  const RgbImage* original = source ? &source->image : images.empty() ? nullptr : &images.back();
+  Image result = sized(drawn);
+  const Image* original = source ? &source->image : images.empty() ? nullptr : &images.back();
   if (original) {
     const Margins& margins = request.outpaint;
-    const RgbImage sized_original = sized(*original);
+    const Image sized_original = sized(*original);
     const bool anew = !source && (request.width || request.height);  // an edit at a size of its own
     picture.source = SourceReport{.input_width = original->width - margins.left - margins.right,
                                   .input_height = original->height - margins.top - margins.bottom,
@@ -138,7 +138,7 @@ Picture Pipeline::Generate(const GenerateRequest& request, const GenerateHooks& 
   Stopwatch encode_watch;
   report(Progress::Stage::kEncodePrompt, 0);
   const std::optional<Source> source = SourceOf(request, model.pool);
-  const std::span<const RgbImage> images = InputImages(request, source);
+  const std::span<const Image> images = InputImages(request, source);
   SeenPictures seen = LookAtPictures(model, run, images);
   const EncodedText text = EncodeText(model, run, request.prompt, Which::kPositive, seen);
   std::optional<EncodedText> negative;
@@ -202,7 +202,7 @@ Picture Pipeline::Generate(const GenerateRequest& request, const GenerateHooks& 
   Stopwatch decode_watch;
   report(Progress::Stage::kDecode, settings.steps_run());
   Tensor unpacked = model.model->autoencoder().Unpack(latents, settings.grid);
-  RgbImage drawn = ToRgb(model, DecodePicture(model, run, std::move(unpacked)));
+  Image drawn = ToRgb(model, DecodePicture(model, run, std::move(unpacked)));
   model.model->ReleasePages(Component::kVae);
 
   // 8. Bring the result to the size of what it was made from, and lay it over that.

@@ -10,7 +10,7 @@
 
 namespace qwen_image {
 
-SeenPictures LookAtPictures(const Pipeline::Impl& model, const Run& run, std::span<const RgbImage> images) {
+SeenPictures LookAtPictures(const Pipeline::Impl& model, const Run& run, std::span<const Image> images) {
   if (images.empty()) return {};
   SeenPictures seen = model.model->conditioner().Look(images, run.settings.references, model.pool);
   std::vector<int64_t> grid_values;
@@ -39,7 +39,7 @@ Tensor EncodePixels(const Pipeline::Impl& model, const Run& run, const Tensor& p
 
 namespace {
 
-Tensor EncodeImage(const Pipeline::Impl& model, const Run& run, const RgbImage& image, ImageSize size,
+Tensor EncodeImage(const Pipeline::Impl& model, const Run& run, const Image& image, ImageSize size,
                    size_t index) {
   Tensor pixels = model.model->autoencoder().Preprocess(image, size, model.pool);
   run.tap(fmt::format("vae_image{}", index), pixels);
@@ -48,7 +48,7 @@ Tensor EncodeImage(const Pipeline::Impl& model, const Run& run, const RgbImage& 
 
 }  // namespace
 
-PictureLatents EncodePictures(const Pipeline::Impl& model, const Run& run, std::span<const RgbImage> images,
+PictureLatents EncodePictures(const Pipeline::Impl& model, const Run& run, std::span<const Image> images,
                               const std::optional<Source>& source, TorchGenerator& generator) {
   const Autoencoder& autoencoder = model.model->autoencoder();
   const Settings& s = run.settings;

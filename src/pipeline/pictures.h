@@ -13,7 +13,7 @@
 
 namespace qwen_image {
 
-SeenPictures LookAtPictures(const Pipeline::Impl& model, const Run& run, std::span<const RgbImage> images);
+SeenPictures LookAtPictures(const Pipeline::Impl& model, const Run& run, std::span<const Image> images);
 // Of all that the embeddings of pictures depend on, beside the weights; empty for none.
 std::string DigestOf(const SeenPictures& pictures);
 
@@ -26,7 +26,7 @@ struct PictureLatents {
 
 // `generator` is asked only if there is a source, whose latents are drawn from their distribution; those
 // of references alone are its mode.
-PictureLatents EncodePictures(const Pipeline::Impl& model, const Run& run, std::span<const RgbImage> images,
+PictureLatents EncodePictures(const Pipeline::Impl& model, const Run& run, std::span<const Image> images,
                               const std::optional<Source>& source, TorchGenerator& generator);
 
 // What the autoencoder makes of picture `index`, as it is given it: [1, pixel channels, h, w].

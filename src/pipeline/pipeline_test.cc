@@ -62,7 +62,7 @@ TEST(Pipeline, SavedPicturesCarryTheirSettings) {
     EXPECT_FALSE(plain.contains(source)) << source;
 
   // What they were made from has no name here, but that there was something is said.
-  const RgbImage image{32, 32, std::vector<uint8_t>(3 * 32 * 32, 99)};
+  const Image image{32, 32, std::vector<uint8_t>(3 * 32 * 32, 99)};
   request.init_image = image;
   request.mask = GreyImage{1, 1, {255}};
   request.latents = InitialLatents{{1, 4, 64}, std::vector<float>(4 * 64, 0.5f)};

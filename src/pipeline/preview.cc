@@ -30,8 +30,8 @@ Tensor AverageDown(const Tensor& latents /*[…, h, w]*/, int64_t factor) {
 
 }  // namespace
 
-RgbImage Preview(const Pipeline::Impl& model, const Run& run, const Tensor& latents, const Tensor& velocity,
-                 float sigma) {
+Image Preview(const Pipeline::Impl& model, const Run& run, const Tensor& latents, const Tensor& velocity,
+              float sigma) {
   Tensor clean = latents.Clone();
   for (int64_t i = 0; i < clean.size(); ++i) clean[i] -= sigma * velocity[i];
   Tensor unpacked = model.model->autoencoder().Unpack(clean, run.settings.grid);

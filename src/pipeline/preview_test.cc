@@ -22,12 +22,12 @@ TEST(Preview, ShowsThePictureToComeAndLeavesItAlone) {
   const Pipeline pipeline(kTiny);
   GenerateRequest request{.prompt = "a red circle on a blue background", .steps = 6, .seed = 3};
   const Picture unwatched = pipeline.Generate(request);
-  std::vector<RgbImage> previews;
+  std::vector<Image> previews;
   const Picture picture =
-      pipeline.Generate(request, {.on_preview = [&](const RgbImage& p) { previews.push_back(p); }});
+      pipeline.Generate(request, {.on_preview = [&](const Image& p) { previews.push_back(p); }});
   EXPECT_EQ(picture.rgb, unwatched.rgb);
   ASSERT_EQ(previews.size(), 5u);
-  for (const RgbImage& preview : previews) {
+  for (const Image& preview : previews) {
     ASSERT_EQ(preview.width, picture.width);
     ASSERT_EQ(preview.height, picture.height);
   }
@@ -45,15 +45,15 @@ TEST(Preview, OfALargePictureIsSmall) {
                           .steps = 4,
                           .cfg = 1.0,
                           .seed = 3};
-  std::vector<RgbImage> previews;
+  std::vector<Image> previews;
   const Picture picture =
-      pipeline.Generate(request, {.on_preview = [&](const RgbImage& p) { previews.push_back(p); }});
+      pipeline.Generate(request, {.on_preview = [&](const Image& p) { previews.push_back(p); }});
   ASSERT_EQ(previews.size(), 3u);
-  const RgbImage& last = previews.back();
+  const Image& last = previews.back();
   ASSERT_EQ(last.width, 208);  // 80 latents, by threes: 26
   ASSERT_EQ(last.height, 88);  // 34 latents: 11
   ThreadPool pool(1);
-  const RgbImage small = Resize(picture.image(), 208, 88, ResizeFilter::kLanczos, pool);
+  const Image small = Resize(picture.image(), 208, 88, ResizeFilter::kLanczos, pool);
   EXPECT_LT(MeanSquare(last.pixels, small.pixels), 1000);
 }
 

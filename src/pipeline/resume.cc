@@ -40,15 +40,15 @@ std::vector<int64_t> TokenIds(const Pipeline::Impl& model, const GenerateRequest
       .ids;
 }
 
-template <typename Image>
-std::string HashOf(const Image& image) {
+template <typename Pixels>
+std::string HashOf(const Pixels& image) {
   return fmt::format("{}x{} {}", image.width, image.height, HashOf(image.pixels));
 }
 
 // Of a request's pictures: their pixels and what is done with them.
 Json PicturesIdentity(const Pipeline::Impl& model, const GenerateRequest& request, const Settings& settings) {
   Json json;
-  for (const RgbImage& image : request.input_images) json["input_images"].push_back(HashOf(image));
+  for (const Image& image : request.input_images) json["input_images"].push_back(HashOf(image));
   if (!request.input_images.empty()) {
     json["vision_encoder"] = IdentityOf(model, Component::kVisionEncoder);
     json.update(model.model->EditIdentity());

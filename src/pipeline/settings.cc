@@ -83,7 +83,7 @@ void ResolveSize(const GenerateRequest& request, const ModelTraits& model, std::
   std::optional<ImageSize> original = source;
   if (!request.input_images.empty()) {
     std::vector<ImageSize> inputs;
-    for (const RgbImage& image : request.input_images)
+    for (const Image& image : request.input_images)
       inputs.push_back(source.value_or(ImageSize{image.width, image.height}));
     s.repairs = source.has_value();
     s.references = model.plan_edit(inputs, s.repairs);
@@ -157,7 +157,7 @@ std::vector<std::string> SizeNotes(const GenerateRequest& request, const Setting
   constexpr double kMostEnlargement = 1.5;
   std::vector<std::string> notes;
   if (request.mask) {
-    const RgbImage& image = request.init_image ? *request.init_image : request.input_images.front();
+    const Image& image = request.init_image ? *request.init_image : request.input_images.front();
     const ImageSize picture = {image.width, image.height}, mask = {request.mask->width, request.mask->height};
     if (Stretch(picture, mask) > kMostStretch)
       notes.push_back(

@@ -165,7 +165,7 @@ TEST(Lightning, ADistilledModelStaysAsItIs) {
 
 // Pictures to start from.
 
-RgbImage Blank(int64_t width, int64_t height) {
+Image Blank(int64_t width, int64_t height) {
   return {width, height, std::vector<uint8_t>(static_cast<size_t>(3 * width * height), 128)};
 }
 

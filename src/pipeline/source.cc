@@ -11,9 +11,9 @@ namespace {
 
 constexpr uint8_t kWhite = 255, kRedrawnFrom = 128;  // diffusers makes a mask of two values at one half
 
-template <typename Image>
-Image Extend(const Image& image, const Margins& margins, int64_t channels, bool white) {
-  Image extended;
+template <typename Pixels>
+Pixels Extend(const Pixels& image, const Margins& margins, int64_t channels, bool white) {
+  Pixels extended;
   extended.width = image.width + margins.left + margins.right;
   extended.height = image.height + margins.top + margins.bottom;
   extended.pixels.resize(static_cast<size_t>(extended.width * extended.height * channels), kWhite);
@@ -29,7 +29,7 @@ Image Extend(const Image& image, const Margins& margins, int64_t channels, bool 
   return extended;
 }
 
-ImageSize Enlarged(const RgbImage& image, const Margins& margins) {
+ImageSize Enlarged(const Image& image, const Margins& margins) {
   constexpr int64_t kMaxSide = 16384;
   for (const int64_t margin : {margins.left, margins.top, margins.right, margins.bottom}) {
     if (margin < 0 || margin > kMaxSide)
@@ -43,8 +43,8 @@ ImageSize Enlarged(const RgbImage& image, const Margins& margins) {
   return size;
 }
 
-template <typename Image>
-void CheckPixels(const Image& image, int64_t channels, const char* what) {
+template <typename Pixels>
+void CheckPixels(const Pixels& image, int64_t channels, const char* what) {
   constexpr int64_t kMaxSide = int64_t{1} << 20;  // so that no product overflows
   const bool possible =
       image.width >= 1 && image.height >= 1 && image.width <= kMaxSide && image.height <= kMaxSide;
@@ -54,7 +54,7 @@ void CheckPixels(const Image& image, int64_t channels, const char* what) {
 }
 
 void CheckAllPixels(const GenerateRequest& request) {
-  for (const RgbImage& image : request.input_images) CheckPixels(image, 3, "an input image");
+  for (const Image& image : request.input_images) CheckPixels(image, 3, "an input image");
   if (request.init_image) CheckPixels(*request.init_image, 3, "the initial image");
   if (!request.mask) return;
   CheckPixels(*request.mask, 1, "the mask");
@@ -65,7 +65,7 @@ void CheckAllPixels(const GenerateRequest& request) {
 }
 
 // The image of a source; null if the request begins with noise alone.
-const RgbImage* SourceImage(const GenerateRequest& request) {
+const Image* SourceImage(const GenerateRequest& request) {
   const bool edits = !request.input_images.empty(), repairs = request.mask || request.outpaint.any();
   if (edits && request.init_image)
     Fail(ErrorKind::kUsage, "an edit begins with its input image; leave out the initial one");
@@ -114,7 +114,7 @@ std::vector<float> InnerShares(const GreyImage& mask, int64_t radius) {
 
 }  // namespace
 
-RgbImage ExtendCanvas(const RgbImage& image, const Margins& margins) {
+Image ExtendCanvas(const Image& image, const Margins& margins) {
   return Extend(image, margins, 3, /*white=*/false);
 }
 
@@ -124,25 +124,25 @@ GreyImage ExtendMask(const GreyImage& mask, const Margins& margins) {
 
 std::optional<ImageSize> SourceSize(const GenerateRequest& request) {
   CheckAllPixels(request);
-  const RgbImage* image = SourceImage(request);
+  const Image* image = SourceImage(request);
   if (!image) return std::nullopt;
   return Enlarged(*image, request.outpaint);
 }
 
 std::optional<Source> SourceOf(const GenerateRequest& request, ThreadPool& pool) {
   if (!SourceSize(request)) return std::nullopt;
-  const RgbImage& image = *SourceImage(request);
+  const Image& image = *SourceImage(request);
   if (!request.outpaint.any()) return Source{image, request.mask};
   GreyImage mask{image.width, image.height, std::vector<uint8_t>(image.pixels.size() / 3, 0)};
   if (request.mask) mask = Resize(*request.mask, image.width, image.height, ResizeFilter::kLanczos, pool);
   return Source{ExtendCanvas(image, request.outpaint), ExtendMask(mask, request.outpaint)};
 }
 
-RgbImage Blend(const RgbImage& original, const RgbImage& drawn, const GreyImage& mask) {
+Image Blend(const Image& original, const Image& drawn, const GreyImage& mask) {
   constexpr int64_t kSidesPerRadius = 256;  // 4 pixels of 1024, which is half a latent
   const int64_t radius = std::max<int64_t>(1, std::min(original.width, original.height) / kSidesPerRadius);
   const std::vector<float> shares = InnerShares(mask, radius);
-  RgbImage blended = original;
+  Image blended = original;
   for (size_t i = 0; i < blended.pixels.size(); ++i) {
     const float share = shares[i / 3];
     const auto from = static_cast<float>(original.pixels[i]), to = static_cast<float>(drawn.pixels[i]);

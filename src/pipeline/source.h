@@ -10,7 +10,7 @@
 namespace qwen_image {
 
 struct Source {
-  RgbImage image;                 // with its margins
+  Image image;                    // with its margins
   std::optional<GreyImage> mask;  // white is drawn anew; of any size, it covers the whole image
 };
 
@@ -20,12 +20,12 @@ std::optional<Source> SourceOf(const GenerateRequest& request, ThreadPool& pool)
 std::optional<ImageSize> SourceSize(const GenerateRequest& request);  // of its image; the same checks
 
 // The margins continue the pixels at the edge.
-RgbImage ExtendCanvas(const RgbImage& image, const Margins& margins);
+Image ExtendCanvas(const Image& image, const Margins& margins);
 // The same for a mask, whose margins are white.
 GreyImage ExtendMask(const GreyImage& mask, const Margins& margins);
 
 // `drawn` where the mask is white, `original` bit by bit where it is not; all three of one size. Just inside
 // its edge the two are mixed, so that no seam shows.
-RgbImage Blend(const RgbImage& original, const RgbImage& drawn, const GreyImage& mask);
+Image Blend(const Image& original, const Image& drawn, const GreyImage& mask);
 
 }  // namespace qwen_image

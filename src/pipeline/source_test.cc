@@ -13,9 +13,9 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-RgbImage Noise(int64_t width, int64_t height, unsigned seed) {
+Image Noise(int64_t width, int64_t height, unsigned seed) {
   std::mt19937 random(seed);
-  RgbImage image{width, height, std::vector<uint8_t>(static_cast<size_t>(3 * width * height))};
+  Image image{width, height, std::vector<uint8_t>(static_cast<size_t>(3 * width * height))};
   for (uint8_t& value : image.pixels) value = static_cast<uint8_t>(random() % 256);
   return image;
 }
@@ -25,8 +25,8 @@ GreyImage Filled(int64_t width, int64_t height, uint8_t value) {
 }
 
 TEST(ExtendCanvas, ContinuesTheEdges) {
-  const RgbImage image{2, 1, {10, 11, 12, 20, 21, 22}};
-  const RgbImage wide = ExtendCanvas(image, {.left = 1, .top = 0, .right = 2, .bottom = 1});
+  const Image image{2, 1, {10, 11, 12, 20, 21, 22}};
+  const Image wide = ExtendCanvas(image, {.left = 1, .top = 0, .right = 2, .bottom = 1});
   EXPECT_EQ(wide.width, 5);
   EXPECT_EQ(wide.height, 2);
   const std::vector<uint8_t> row = {10, 11, 12, 10, 11, 12, 20, 21, 22, 20, 21, 22, 20, 21, 22};
@@ -126,18 +126,18 @@ TEST(Source, PicturesThatAreNotWhatTheySayAreRefused) {
   EXPECT_THAT(message([](GenerateRequest& r) { r.init_image->width = -4; }), HasSubstr("-4x4"));
   EXPECT_THAT(message([](GenerateRequest& r) { r.init_image->width = int64_t{1} << 62; }),
               HasSubstr("the initial image"));
-  EXPECT_THAT(message([](GenerateRequest& r) { r.input_images = {RgbImage{}}; }), HasSubstr("0x0"));
+  EXPECT_THAT(message([](GenerateRequest& r) { r.input_images = {Image{}}; }), HasSubstr("0x0"));
   EXPECT_THAT(message([](GenerateRequest& r) { r.mask = GreyImage{2, 2, {255}}; }), HasSubstr("the mask"));
 }
 
 TEST(Blend, LeavesEveryPixelOutsideTheMaskAsItWas) {
   const int64_t width = 40, height = 30;
-  const RgbImage original = Noise(width, height, 1), drawn = Noise(width, height, 2);
+  const Image original = Noise(width, height, 1), drawn = Noise(width, height, 2);
   GreyImage mask = Filled(width, height, 127);  // just not white
   for (int64_t y = 10; y < 20; ++y) {
     for (int64_t x = 5; x < 25; ++x) mask.pixels[static_cast<size_t>(y * width + x)] = 128;
   }
-  const RgbImage blended = Blend(original, drawn, mask);
+  const Image blended = Blend(original, drawn, mask);
   for (int64_t y = 0; y < height; ++y) {
     for (int64_t x = 0; x < width; ++x) {
       const auto at = static_cast<size_t>(3 * (y * width + x));

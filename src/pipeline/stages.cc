@@ -149,7 +149,7 @@ Tensor DecodePicture(const Pipeline::Impl& model, const Run& run, Tensor latents
   return image;
 }
 
-RgbImage ToRgb(const Pipeline::Impl& model, const Tensor& image) {
+Image ToRgb(const Pipeline::Impl& model, const Tensor& image) {
   const int64_t area = image.dim(2) * image.dim(3);
   const int64_t broken =
       std::count_if(image.data(), image.data() + image.size(), [](float v) { return !std::isfinite(v); });
@@ -158,7 +158,7 @@ RgbImage ToRgb(const Pipeline::Impl& model, const Tensor& image) {
     Fail(ErrorKind::kBadInput, "{} of the picture's {} values are NaN or infinite: {}; no picture was made",
          broken, image.size(), cause);
   }
-  RgbImage rgb{image.dim(3), image.dim(2), std::vector<uint8_t>(static_cast<size_t>(image.size()))};
+  Image rgb{image.dim(3), image.dim(2), std::vector<uint8_t>(static_cast<size_t>(image.size()))};
   for (int64_t p = 0; p < area; ++p) {
     for (int64_t c = 0; c < 3; ++c) {
       const float unit = std::clamp(image[c * area + p] * 0.5f + 0.5f, 0.0f, 1.0f);

@@ -48,6 +48,6 @@ Tensor DecodePicture(const Pipeline::Impl& model, const Run& run, Tensor latents
 
 // [1, 3, h, w] in [−1, 1] → 0…255, rounding halves to even as NumPy does. Throws Error kBadInput for NaN and
 // infinity, with the tensor of the model that they come from if it can be found.
-RgbImage ToRgb(const Pipeline::Impl& model, const Tensor& image);
+Image ToRgb(const Pipeline::Impl& model, const Tensor& image);
 
 }  // namespace qwen_image

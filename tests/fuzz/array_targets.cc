@@ -76,7 +76,7 @@ void FuzzNpz(std::string_view bytes) {
 void FuzzPng(std::string_view bytes) {
   for (const std::string& picture : {WithRightChecksums(bytes), std::string(bytes)}) {
     const MemoryFile file(picture);
-    const RgbImage image = ReadPng(file.path());
+    const Image image = ReadPng(file.path());
     if (image.pixels.size() != static_cast<size_t>(image.width * image.height * 3)) std::abort();
     ReadPngText(file.path());
   }

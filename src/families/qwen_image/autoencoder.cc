@@ -14,7 +14,7 @@ Geometry GeometryOf(const VaeConfig& config) {
           .untiled_pixels = 1536 * 1536};
 }
 
-Tensor QwenImageAutoencoder::Preprocess(const RgbImage& image, ImageSize size, ThreadPool& pool) const {
+Tensor QwenImageAutoencoder::Preprocess(const Image& image, ImageSize size, ThreadPool& pool) const {
   return PreprocessForVae(image, size.width, size.height, pool);
 }
 

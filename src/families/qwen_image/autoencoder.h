@@ -18,7 +18,7 @@ class QwenImageAutoencoder final : public Autoencoder {
   Vae& vae() { return vae_; }
   const Vae& vae() const { return vae_; }
 
-  Tensor Preprocess(const RgbImage& image, ImageSize size, ThreadPool& pool) const override;
+  Tensor Preprocess(const Image& image, ImageSize size, ThreadPool& pool) const override;
   // The posterior's moments [1, 2 · z_dim, 1, h, w].
   Tensor Encode(const Tensor& pixels, bool tiled, const Compute& compute, const Tap& tap) const override;
   Tensor Latents(const Tensor& encoded, TokenGrid grid, TorchGenerator* generator) const override;

@@ -71,8 +71,8 @@ EncodedPrompt QwenImageConditioner::TakeIds(std::vector<int64_t> ids, const Seen
   return prompt;
 }
 
-SeenPictures QwenImageConditioner::Look(std::span<const RgbImage> images,
-                                        std::span<const EditInputSizes> sizes, ThreadPool& pool) const {
+SeenPictures QwenImageConditioner::Look(std::span<const Image> images, std::span<const EditInputSizes> sizes,
+                                        ThreadPool& pool) const {
   if (images.empty()) return {};
   std::vector<VisionPatches> pictures;
   for (size_t i = 0; i < images.size(); ++i) {

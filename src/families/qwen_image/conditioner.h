@@ -37,7 +37,7 @@ class QwenImageConditioner final : public Conditioner {
                          const PromptOptions& options) const override;
   EncodedPrompt TakeIds(std::vector<int64_t> ids, const SeenPictures& pictures,
                         const PromptOptions& options) const override;
-  SeenPictures Look(std::span<const RgbImage> images, std::span<const EditInputSizes> sizes,
+  SeenPictures Look(std::span<const Image> images, std::span<const EditInputSizes> sizes,
                     ThreadPool& pool) const override;
   void NeedVision() const override { vision_encoder(); }
   void Embed(SeenPictures& pictures, const Compute& compute, const Tap& tap) const override;

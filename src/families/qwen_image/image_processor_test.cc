@@ -38,7 +38,7 @@ std::vector<uint8_t> PictureBytes(int64_t count) {
   return bytes;
 }
 
-RgbImage Picture(int64_t width, int64_t height) { return {width, height, PictureBytes(width * height * 3)}; }
+Image Picture(int64_t width, int64_t height) { return {width, height, PictureBytes(width * height * 3)}; }
 GreyImage GreyPicture(int64_t width, int64_t height) { return {width, height, PictureBytes(width * height)}; }
 
 template <typename T>
