@@ -183,9 +183,8 @@ class PartJoiner {
   }
 
   const StoredIn* FindScale(const std::string& stem) {
-    // The name with "inv" is that of transformers and vLLM, who multiply by it all the same.
-    for (const char* part : {"scale_weight", "weight_scale", "weight_scale_inv"}) {
-      if (const StoredIn* scale = Part(stem + part)) return scale;
+    for (const std::string_view part : kScaleNames) {
+      if (const StoredIn* scale = Part(stem + std::string(part))) return scale;
     }
     return nullptr;
   }

@@ -3,10 +3,15 @@
 
 #include <map>
 #include <string>
+#include <string_view>
 
 #include "weights/tensor.h"
 
 namespace qwen_image {
+
+// What the scale of X.weight may be called: X.scale_weight, … The name with "inv" is that of transformers and
+// vLLM, who multiply by it all the same.
+inline constexpr std::string_view kScaleNames[] = {"scale_weight", "weight_scale", "weight_scale_inv"};
 
 // Puts values and their scales and biases together:
 //   MLX:     X.weight (U32) + X.scales + X.biases

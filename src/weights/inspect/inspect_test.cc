@@ -222,6 +222,21 @@ TEST_F(InspectMade, MissingPartsOfQuantizedWeightsAreBroken) {
               ElementsAre(Is(Severity::kBroken, "parts_do_not_fit", "layers.0.proj.weight")));
 }
 
+// As the loader, which refuses tensors that it does not expect.
+TEST_F(InspectMade, ScalesThatBelongToNothingAreBroken) {
+  std::string bytes(4 * 64, '\0');
+  for (size_t i = 0; i < bytes.size(); ++i) bytes[i] = static_cast<char>(0x20 + i % 32);
+  const MadeTensor fp8 = {"F8_E4M3", {4, 64}, bytes}, scale = Random({1}, 1);
+  const auto orphan = [](const char* name) { return Is(Severity::kBroken, "orphaned_part", name); };
+  EXPECT_THAT(Findings({{"a.weight", Random({4, 64}, 2)}, {"a.scale_weight", scale}}),
+              ElementsAre(orphan("a.scale_weight")));
+  EXPECT_THAT(Findings({{"a.weight", fp8}, {"a.scale_weight", scale}, {"a.weight_scale", scale}}),
+              ElementsAre(orphan("a.weight_scale")));
+  EXPECT_THAT(Findings({{"a.weight_scale_inv", scale}}), ElementsAre(orphan("a.weight_scale_inv")));
+  EXPECT_THAT(Findings({{"a.weight", fp8}, {"a.scale", scale}}), ::testing::Contains(orphan("a.scale")));
+  EXPECT_THAT(Findings({{"a.weight", fp8}, {"a.scale_weight", scale}}), IsEmpty());
+}
+
 TEST_F(InspectMade, TooFewPackedValuesLeaveTheBitsOpenUnlessTheConfigSaysThem) {
   const MadeTensors tensors = {{"a.weight", {"U32", {2, 8}, std::string(64, '\x5a')}},
                                {"a.scales", Random({2, 1}, 1)},

@@ -5,6 +5,7 @@
 
 #include "core/fail.h"
 #include "weights/inspect/finding_collector.h"
+#include "weights/parts.h"
 #include "weights/reader.h"
 #include "weights/recognize.h"
 
@@ -126,19 +127,38 @@ class Lister {
          fmt::format("the shapes fit {}, and there are too few values to tell: no statistics", all));
   }
 
-  // .scales or .biases with nothing to scale.
+  // Scales or biases with nothing to scale, which the loader does not expect.
   void ReportOrphans() {
     for (const InspectedTensor& tensor : component_.tensors) {
-      const bool looks = tensor.name.ends_with(".scales") || tensor.name.ends_with(".biases");
-      if (!looks || !tensor.part_of.empty()) continue;
-      const std::string stem = tensor.name.substr(0, tensor.name.rfind('.') + 1);
-      const InspectedTensor* weight = component_.Find(stem + "weight");
+      if (!tensor.part_of.empty()) continue;
+      const size_t dot = tensor.name.rfind('.');
+      if (dot == tensor.name.npos) continue;
+      const std::string_view last = std::string_view(tensor.name).substr(dot + 1);
+      const InspectedTensor* weight = component_.Find(tensor.name.substr(0, dot + 1) + "weight");
       if (component_.is_shard && !weight) continue;
-      Note(Severity::kBroken, "orphaned_part", tensor.name,
-           weight ? fmt::format("belongs to packed (U32) weights, but its .weight is {}",
-                                NameOf(weight->stored->dtype))
-                  : "belongs to packed weights, but there is no .weight beside it");
+      if (last == "scales" || last == "biases") {
+        Note(Severity::kBroken, "orphaned_part", tensor.name,
+             weight ? fmt::format("belongs to packed (U32) weights, but its .weight is {}",
+                                  NameOf(weight->stored->dtype))
+                    : "belongs to packed weights, but there is no .weight beside it");
+      } else if (const std::string why = OrphanedScale(last, weight); !why.empty()) {
+        Note(Severity::kBroken, "orphaned_part", tensor.name, why);
+      }
     }
+  }
+
+  // Why a scale that was not joined to the .weight beside it cannot be read; empty: it is no scale, or the
+  // weight's own problem says more.
+  static std::string OrphanedScale(std::string_view last, const InspectedTensor* weight) {
+    const bool known =
+        std::find(std::begin(kScaleNames), std::end(kScaleNames), last) != std::end(kScaleNames);
+    const bool unknown = last == "scale" && weight && IsFp8(weight->stored->dtype);
+    if (!known && !unknown) return "";
+    if (!weight) return "is a scale, but there is no .weight beside it";
+    if (weight->weight->problem_kind() != TensorProblem::Kind::kNone) return "";
+    if (!weight->parts.empty()) return fmt::format("is a second scale beside {}", weight->parts.front());
+    if (unknown) return "looks like a scale of fp8 weights, which no tool calls so; it is not applied";
+    return fmt::format("is a scale, but its .weight is {}, which has none", NameOf(weight->stored->dtype));
   }
 
   // fp8 with scales here and none there.
