@@ -53,7 +53,7 @@ struct AttentionTask {
   ConstView q;  // [the task's queries, head_dim]
   View out;     // the same
   int64_t kv_head;
-  int64_t first_query;  // its position, for the causal mask
+  int64_t first_query;  // its position among the keys, for the causal mask
 
   int64_t queries() const { return q.rows; }
 };
@@ -306,13 +306,14 @@ void Attention(ConstView q, ConstView k, ConstView v, const AttentionShape& shap
   // Their copies and sums (72 KB each at head_dim 128), the logits and a block of keys and values fill most
   // of a 512 KB L2.
   constexpr int64_t kTaskQueries = 144;
+  const int64_t keys_before = shape.causal ? k.rows - q.rows : 0;
   const int64_t parts = CeilDiv(q.rows, kTaskQueries);
   ForTasks(parts * shape.heads, multiplications, pool, [&](int64_t i) {
     const int64_t head = i / parts, col = head * shape.head_dim;
     const int64_t first = i % parts * kTaskQueries, queries = std::min(kTaskQueries, q.rows - first);
     const AttentionTask task{q.Rows(first, queries).Cols(col, shape.head_dim),
                              out.Rows(first, queries).Cols(col, shape.head_dim),
-                             head / (shape.heads / shape.kv_heads), first};
+                             head / (shape.heads / shape.kv_heads), keys_before + first};
     HWY_DYNAMIC_DISPATCH(RunAttentionTask)(task, shape, packed);
   });
 }

@@ -38,7 +38,8 @@ TEST(Attention, MatchesReferenceForOddSizes) {
       Dense(1, 1, 1, 1, 24),          Dense(5, 7, 2, 2, 24),           Dense(49, 300, 2, 1, 32),
       Dense(17, 33, 4, 2, 80),        Dense(103, 259, 3, 3, 128),      Dense(50, 70, 1, 1, 384),
       Dense(65, 65, 2, 1, 128, true), Dense(300, 300, 1, 1, 24, true), Dense(270, 270, 2, 2, 17, true),
-      Dense(7, 600, 1, 1, 5),         Dense(150, 520, 6, 2, 48)};
+      Dense(7, 600, 1, 1, 5),         Dense(150, 520, 6, 2, 48),       Dense(5, 300, 2, 1, 24, true),
+      Dense(170, 203, 1, 1, 32, true)};
   ForEachTarget([&] {
     for (const AttentionCase& c : cases) ExpectRight(c, 1.0f);
   });

@@ -23,10 +23,14 @@ float Dot(const float* a, const float* b, int64_t count) {
   return sum;
 }
 
+int64_t KeysSeen(ConstView q, ConstView k, const AttentionShape& s, int64_t query) {
+  return s.causal ? k.rows - q.rows + query + 1 : k.rows;
+}
+
 // The weights of one query of one head over all keys; keys it may not see get 0.
 void SoftmaxRow(ConstView q, ConstView k, const AttentionShape& s, int64_t query, int64_t head, float* row) {
   const int64_t kv_head = head / (s.heads / s.kv_heads);
-  const int64_t seen = s.causal ? query + 1 : k.rows;
+  const int64_t seen = KeysSeen(q, k, s, query);
   const float* own = q.row(query) + head * s.head_dim;
   const float scale = 1.0f / std::sqrt(static_cast<float>(s.head_dim));
   for (int64_t j = 0; j < seen; ++j) row[j] = scale * Dot(own, k.row(j) + kv_head * s.head_dim, s.head_dim);
@@ -62,7 +66,7 @@ void AttentionEntropy(ConstView q, ConstView k, const AttentionShape& s, int64_t
     for (int64_t i = 0; i < sampled; ++i) {
       const int64_t query = i * q.rows / sampled;
       SoftmaxRow(q, k, s, query, head, row.data());
-      const int64_t seen = s.causal ? query + 1 : k.rows;
+      const int64_t seen = KeysSeen(q, k, s, query);
       if (seen > 1) sum += Entropy(row.data(), seen) / std::log(static_cast<double>(seen));
     }
     entropy[head] = static_cast<float>(sum / static_cast<double>(sampled));

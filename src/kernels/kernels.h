@@ -29,7 +29,8 @@ struct AttentionShape {
   int64_t heads = 0;
   int64_t kv_heads = 0;  // divides heads; query head h reads kv head h / (heads / kv_heads)
   int64_t head_dim = 0;
-  bool causal = false;  // query i sees keys 0…i (as many queries as keys)
+  // The queries are the last of the keys' tokens: the last one sees all keys, the one before it one less, ….
+  bool causal = false;
 };
 
 // out[i, h] = Σ_j softmax_j(q[i, h] · k[j, h'] / √head_dim) · v[j, h'], without a queries × keys matrix in

@@ -36,12 +36,14 @@ void ForProducts(ConstView x, const WeightMatrix& w, const F& f) {
 }
 
 // The keys that a query sees.
-int64_t SeenBy(int64_t query, ConstView k, const AttentionShape& s) { return s.causal ? query + 1 : k.rows; }
+int64_t SeenBy(int64_t query, ConstView q, ConstView k, const AttentionShape& s) {
+  return s.causal ? k.rows - q.rows + query + 1 : k.rows;
+}
 
 // softmax_j(q[query, head] · k[j, head'] / √head_dim) over the keys that the query sees
 std::vector<double> SoftmaxOf(ConstView q, ConstView k, const AttentionShape& s, int64_t query,
                               int64_t head) {
-  std::vector<double> weights(static_cast<size_t>(SeenBy(query, k, s)));
+  std::vector<double> weights(static_cast<size_t>(SeenBy(query, q, k, s)));
   const int64_t kv_offset = head / (s.heads / s.kv_heads) * s.head_dim;
   double largest = -std::numeric_limits<double>::infinity();
   for (size_t j = 0; j < weights.size(); ++j) {

@@ -95,6 +95,12 @@ Array MlxOps::Cols(const Array& x, int64_t first, int64_t count) {
   return x.values ? Wrapped(Slice(Of(x), 1, first, count)) : Empty(x, 1, count);
 }
 
+Array MlxOps::JoinRows(std::span<const Array> parts) {
+  std::vector<array> arrays;
+  for (const Array& part : parts) arrays.push_back(Of(part));
+  return Wrapped(arrays.size() == 1 ? arrays[0] : mx::concatenate(arrays, -2));
+}
+
 Array MlxOps::JoinCols(std::span<const Array> parts) {
   std::vector<array> arrays;
   for (const Array& part : parts) arrays.push_back(Of(part));
@@ -122,6 +128,14 @@ void MlxOps::Show(const Tap& tap, std::string_view name, Array& x) {
   TapArray(tap, name, seen);
   Set(x, seen);
 }
+
+Array MlxOps::Keep(const Array& x, Keeping keeping) {
+  array kept = keeping == Keeping::kBfloat16 ? mx::astype(Of(x), mx::bfloat16) : mx::contiguous(Of(x));
+  mx::eval(kept);  // what it was computed from need not stay
+  return Wrapped(kept);
+}
+
+void MlxOps::Restore(const Array& kept, Array& x) { Set(x, Of(kept)); }
 
 void MlxOps::Finish(std::span<Array* const> arrays) {
   std::vector<array> values;
@@ -155,6 +169,8 @@ void MlxOps::RmsNorm(const std::vector<float>& weight, float eps, Array& x) {
 
 void MlxOps::Silu(Array& x) { Set(x, on_mlx::Silu(Of(x))); }
 
+void MlxOps::Tanh(Array& x) { Set(x, mx::tanh(Of(x))); }
+
 void MlxOps::SiluMul(const Array& up, Array& gate) { Set(gate, on_mlx::Silu(Of(gate)) * Of(up)); }
 
 void MlxOps::Add(const Array& x, Array& sum) { Set(sum, Of(sum) + mx::astype(Of(x), mx::float32)); }
@@ -166,7 +182,8 @@ void MlxOps::Project(const Projection& p, const Tap& tap) {
   TapNamed(tap, p.norm.name, x);
   if (p.modulation.values) {
     const auto part = [&](int64_t which) { return PartOf(p.modulation, which, p.x->cols(), false); };
-    x = x * (array(1.0f) + part(p.modulation.scale)) + part(p.modulation.shift);
+    x = x * (array(1.0f) + part(p.modulation.scale));
+    if (p.modulation.shift != Modulation::kNone) x = x + part(p.modulation.shift);
     TapNamed(tap, p.modulated, x);
   }
   for (const Product& product : p.products) {
@@ -200,6 +217,25 @@ void MlxOps::AddProjected(std::span<const GatedAddition> additions, const Tap& t
   for (const GatedAddition& a : additions) AddProjected(a, tap);
 }
 
+void MlxOps::AddGatedMlp(const GatedMlp& mlp, const Tap& tap) {
+  Array gate, up;
+  Project({.x = mlp.x,
+           .norm = mlp.norm,
+           .modulation = mlp.modulation,
+           .modulated = mlp.modulated,
+           .products = {{mlp.gate_layer, mlp.gate_layer_name, &gate}, {mlp.up, mlp.up_name, &up}}},
+          tap);
+  SiluMul(up, gate);
+  AddProjected({.x = &gate,
+                .layer = mlp.down,
+                .names = mlp.down_names,
+                .gate = mlp.modulation,
+                .gate_name = mlp.gate_name,
+                .sum = mlp.sum,
+                .sum_name = mlp.sum_name},
+               tap);
+}
+
 void MlxOps::NormAndRotate(std::span<const NormRope> inputs, const Tap& tap) {
   for (const NormRope& n : inputs) {
     const array weight = Get(*n.weight);
@@ -224,13 +260,14 @@ void MlxOps::Attend(const AttentionInput& input, Joint& out, const Tap& tap) {
     const auto rows = [](const Tensor& x) { return ConstView(x.data(), x.dim(1), x.dim(2) * x.dim(3)); };
     ShowInside(input, rows(query), rows(key), compute_->pool, tap);
   }
-  mx::Shape ends;
-  for (const int64_t end : input.ends)
-    if (end < q.shape(1)) ends.push_back(Int(end));
-  const std::vector<array> qs = mx::split(q, ends, 1), ks = mx::split(k, ends, 1), vs = mx::split(v, ends, 1);
+  const auto mask = [](bool causal) { return causal ? Mask::kCausal : Mask::kNone; };
   std::vector<array> parts;
-  for (size_t i = 0; i < qs.size(); ++i)
-    parts.push_back(Attention(qs[i], ks[i], vs[i], input.causal ? Mask::kCausal : Mask::kNone));
+  if (input.spans.empty()) parts.push_back(Attention(q, k, v, mask(input.causal)));
+  for (const AttentionSpan& span : input.spans) {
+    const array keys = Slice(k, 3, span.first_key, span.keys),
+                values = Slice(v, 3, span.first_key, span.keys);
+    parts.push_back(Attention(Slice(q, 3, span.first_query, span.queries), keys, values, mask(span.causal)));
+  }
   array attended = parts.size() == 1 ? parts[0] : mx::concatenate(parts, 1);
   TapNamed(tap, input.output, attended);
   int64_t first = 0;

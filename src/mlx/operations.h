@@ -21,19 +21,24 @@ class MlxOps : public Ops {
   Tensor ToHost(const Array& x) override;
   Array Rows(const Array& x, int64_t first, int64_t count) override;
   Array Cols(const Array& x, int64_t first, int64_t count) override;
+  Array JoinRows(std::span<const Array> parts) override;
   Array JoinCols(std::span<const Array> parts) override;
   Array Reshaped(const Array& x, const Shape& shape) override;
   Array Reordered(const Array& x, std::span<const int64_t> order, int64_t unit) override;
   void Show(const Tap& tap, std::string_view name, Array& x) override;
+  Array Keep(const Array& x, Keeping keeping) override;
+  void Restore(const Array& kept, Array& x) override;
   void Finish(std::span<Array* const> arrays) override;
 
   void Multiply(const qwen_image::Linear& layer, const Array& x, Array& y) override;
   void RmsNorm(const std::vector<float>& weight, float eps, Array& x) override;
   void Silu(Array& x) override;
+  void Tanh(Array& x) override;
   void SiluMul(const Array& up, Array& gate) override;
   void Add(const Array& x, Array& sum) override;
   void Project(std::span<const Projection> projections, const Tap& tap) override;
   void AddProjected(std::span<const GatedAddition> additions, const Tap& tap) override;
+  void AddGatedMlp(const GatedMlp& mlp, const Tap& tap) override;
   void NormAndRotate(std::span<const NormRope> inputs, const Tap& tap) override;
   void RotateHalves(const Rope& rope, Array& x) override;
   void Attend(const AttentionInput& input, Joint& out, const Tap& tap) override;

@@ -1,6 +1,8 @@
 // Arrays in this program's memory, and what is done to their values one by one.
 #include <algorithm>
+#include <cmath>
 
+#include "core/dtype.h"
 #include "core/fail.h"
 #include "ops/cpu_ops.h"
 
@@ -21,6 +23,11 @@ class Cpu : public Backend {
 void Copy(ConstView from, View to) {
   for (int64_t i = 0; i < from.rows; ++i) std::copy_n(from.row(i), from.cols, to.row(i));
 }
+
+// What Keep made of an array with bfloat16.
+struct RoundedValues : DeviceValues {
+  std::vector<uint16_t> bits;  // [rows, cols]
+};
 
 Shape WithLast(Shape shape, int64_t cols) {
   shape.back() = cols;
@@ -73,6 +80,18 @@ Array CpuOps::Cols(const Array& x, int64_t first, int64_t count) {
   return cols;
 }
 
+Array CpuOps::JoinRows(std::span<const Array> parts) {
+  int64_t rows = 0;
+  for (const Array& part : parts) rows += part.view.rows;
+  Array whole = New({1, rows, parts.front().cols()});
+  int64_t first = 0;
+  for (const Array& part : parts) {
+    Copy(part.view, whole.view.Rows(first, part.view.rows));
+    first += part.view.rows;
+  }
+  return whole;
+}
+
 Array CpuOps::JoinCols(std::span<const Array> parts) {
   Array whole = parts.front();
   for (const Array& part : parts.subspan(1)) {
@@ -100,6 +119,33 @@ Array CpuOps::Reordered(const Array& x, std::span<const int64_t> order, int64_t 
   return y;
 }
 
+Array CpuOps::Keep(const Array& x, Keeping keeping) {
+  if (keeping == Keeping::kFloat32) {
+    Array kept = New(x.shape);
+    compute_.pool.ParallelFor(x.view.rows, [&](int64_t i) { Copy(x.view.Rows(i, 1), kept.view.Rows(i, 1)); });
+    return kept;
+  }
+  auto rounded = std::make_shared<RoundedValues>();
+  rounded->bits.resize(static_cast<size_t>(x.view.size()));
+  compute_.pool.ParallelFor(x.view.rows, [&](int64_t i) {
+    const float* const from = x.view.row(i);
+    std::transform(from, from + x.view.cols, rounded->bits.data() + i * x.view.cols, Bf16FromFloat);
+  });
+  return {.shape = x.shape, .view = {}, .memory = nullptr, .values = std::move(rounded)};
+}
+
+void CpuOps::Restore(const Array& kept, Array& x) {
+  const auto* rounded = static_cast<const RoundedValues*>(kept.values.get());
+  compute_.pool.ParallelFor(x.view.rows, [&](int64_t i) {
+    if (!rounded) {
+      Copy(kept.view.Rows(i, 1), x.view.Rows(i, 1));
+    } else {
+      const uint16_t* const from = rounded->bits.data() + i * x.view.cols;
+      std::transform(from, from + x.view.cols, x.view.row(i), FloatFromBf16);
+    }
+  });
+}
+
 void CpuOps::Show(const Tap& tap, std::string_view name, Array& x) { ShowAs(tap, name, x.shape, x); }
 
 // In another shape than the array's own, such as one with an axis of heads.
@@ -118,6 +164,14 @@ void CpuOps::ShowAs(const Tap& tap, std::string_view name, const Shape& shape, A
 
 void CpuOps::RmsNorm(const std::vector<float>& weight, float eps, Array& x) {
   qwen_image::RmsNorm(x.view, weight.data(), eps, x.view, compute_.pool);
+}
+
+// One number at a time: for the few of a modulation.
+void CpuOps::Tanh(Array& x) {
+  for (int64_t i = 0; i < x.view.rows; ++i) {
+    float* const row = x.view.row(i);
+    std::transform(row, row + x.view.cols, row, [](float value) { return std::tanh(value); });
+  }
 }
 
 void CpuOps::Silu(Array& x) { qwen_image::Silu(x.view, x.view, compute_.pool); }

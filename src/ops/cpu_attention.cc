@@ -1,3 +1,5 @@
+#include <algorithm>
+
 #include "core/fail.h"
 #include "ops/attention_taps.h"
 #include "ops/cpu_ops.h"
@@ -17,23 +19,65 @@ View Whole(const Joint& parts) {
   return whole;
 }
 
-AttentionShape ShapeOf(const AttentionInput& input) {
-  return {
-      .heads = input.heads, .kv_heads = input.kv_heads, .head_dim = input.head_dim, .causal = input.causal};
+AttentionShape ShapeOf(const AttentionInput& input, bool causal) {
+  return {.heads = input.heads, .kv_heads = input.kv_heads, .head_dim = input.head_dim, .causal = causal};
+}
+
+std::vector<AttentionSpan> SpansOf(const AttentionInput& input, int64_t queries, int64_t keys) {
+  if (!input.spans.empty()) return input.spans;
+  return {{.first_query = 0, .queries = queries, .first_key = 0, .keys = keys, .causal = input.causal}};
+}
+
+// [1, heads, queries, keys]; what a query does not see has the weight 0.
+Tensor WeightsInside(const AttentionInput& input, ConstView q, ConstView k, ThreadPool& pool) {
+  Tensor weights({1, input.heads, q.rows, k.rows});
+  std::fill_n(weights.data(), weights.size(), 0.0f);
+  for (const AttentionSpan& span : SpansOf(input, q.rows, k.rows)) {
+    Tensor part({input.heads, span.queries, span.keys});
+    AttentionWeights(q.Rows(span.first_query, span.queries), k.Rows(span.first_key, span.keys),
+                     ShapeOf(input, span.causal), part.data(), pool);
+    for (int64_t row = 0; row < input.heads * span.queries; ++row) {
+      const int64_t head = row / span.queries, query = span.first_query + row % span.queries;
+      std::copy_n(part.row(row), span.keys, weights.row(head * q.rows + query) + span.first_key);
+    }
+  }
+  return weights;
+}
+
+Tensor EntropyInside(const AttentionInput& input, ConstView q, ConstView k, ThreadPool& pool) {
+  constexpr int64_t kSampledQueries = 64;  // enough for a mean over a head
+  Tensor entropy({1, input.heads}), part({input.heads});
+  std::fill_n(entropy.data(), entropy.size(), 0.0f);
+  for (const AttentionSpan& span : SpansOf(input, q.rows, k.rows)) {
+    // Each span counts as much as it has queries.
+    const int64_t sampled = std::max<int64_t>(1, kSampledQueries * span.queries / q.rows);
+    AttentionEntropy(q.Rows(span.first_query, span.queries), k.Rows(span.first_key, span.keys),
+                     ShapeOf(input, span.causal), sampled, part.data(), pool);
+    const float share = static_cast<float>(span.queries) / static_cast<float>(q.rows);
+    for (int64_t head = 0; head < input.heads; ++head) entropy[head] += share * part[head];
+  }
+  return entropy;
 }
 
 }  // namespace
 
+std::vector<AttentionSpan> SeparateSpans(std::span<const int64_t> ends) {
+  std::vector<AttentionSpan> spans;
+  int64_t begin = 0;
+  for (const int64_t end : ends) {
+    spans.push_back({.first_query = begin, .queries = end - begin, .first_key = begin, .keys = end - begin});
+    begin = end;
+  }
+  return spans;
+}
+
 void ShowInside(const AttentionInput& input, ConstView q, ConstView k, ThreadPool& pool, const Tap& tap) {
-  constexpr int64_t kSampledQueries = 64;  // enough for a mean over a head
   if (input.weights && tap.Wants(input.weights)) {
-    Tensor weights({1, input.heads, q.rows, k.rows});
-    AttentionWeights(q, k, ShapeOf(input), weights.data(), pool);
+    Tensor weights = WeightsInside(input, q, k, pool);
     tap(input.weights, weights);
   }
   if (input.entropy && tap.Wants(input.entropy)) {
-    Tensor entropy({1, input.heads});
-    AttentionEntropy(q, k, ShapeOf(input), kSampledQueries, entropy.data(), pool);
+    Tensor entropy = EntropyInside(input, q, k, pool);
     tap(input.entropy, entropy);
   }
 }
@@ -70,16 +114,13 @@ void CpuOps::RotateHalves(const Rope& rope, Array& x) {
 
 void CpuOps::Attend(const AttentionInput& input, Joint& out, const Tap& tap) {
   compute_.cancel.ThrowIfCancelled();
-  const AttentionShape shape = ShapeOf(input);
   const ConstView q = Whole(*input.q), k = Whole(*input.k), v = Whole(*input.v);
   const View to = Whole(out);
   ShowInside(input, q, k, compute_.pool, tap);
-  int64_t begin = 0;
-  for (const int64_t end : input.ends.empty() ? std::vector<int64_t>{q.rows} : input.ends) {
-    const int64_t count = end - begin;
-    Attention(q.Rows(begin, count), k.Rows(begin, count), v.Rows(begin, count), shape, to.Rows(begin, count),
-              compute_.pool);
-    begin = end;
+  for (const AttentionSpan& span : SpansOf(input, q.rows, k.rows)) {
+    Attention(q.Rows(span.first_query, span.queries), k.Rows(span.first_key, span.keys),
+              v.Rows(span.first_key, span.keys), ShapeOf(input, span.causal),
+              to.Rows(span.first_query, span.queries), compute_.pool);
   }
   if (input.output) {
     Array whole{.shape = {1, to.rows, to.cols}, .view = to, .memory = nullptr, .values = nullptr};

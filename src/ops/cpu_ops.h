@@ -20,19 +20,24 @@ class CpuOps : public Ops {
   Tensor ToHost(const Array& x) override;
   Array Rows(const Array& x, int64_t first, int64_t count) override;
   Array Cols(const Array& x, int64_t first, int64_t count) override;
+  Array JoinRows(std::span<const Array> parts) override;
   Array JoinCols(std::span<const Array> parts) override;
   Array Reshaped(const Array& x, const Shape& shape) override;
   Array Reordered(const Array& x, std::span<const int64_t> order, int64_t unit) override;
   void Show(const Tap& tap, std::string_view name, Array& x) override;
+  Array Keep(const Array& x, Keeping keeping) override;
+  void Restore(const Array& kept, Array& x) override;
   void Finish(std::span<Array* const>) override {}
 
   void Multiply(const Linear& layer, const Array& x, Array& y) override;
   void RmsNorm(const std::vector<float>& weight, float eps, Array& x) override;
   void Silu(Array& x) override;
+  void Tanh(Array& x) override;
   void SiluMul(const Array& up, Array& gate) override;
   void Add(const Array& x, Array& sum) override;
   void Project(std::span<const Projection> projections, const Tap& tap) override;
   void AddProjected(std::span<const GatedAddition> additions, const Tap& tap) override;
+  void AddGatedMlp(const GatedMlp& mlp, const Tap& tap) override;
   void NormAndRotate(std::span<const NormRope> inputs, const Tap& tap) override;
   void RotateHalves(const Rope& rope, Array& x) override;
   void Attend(const AttentionInput& input, Joint& out, const Tap& tap) override;
@@ -64,6 +69,7 @@ class CpuOps : public Ops {
   void ShowAs(const Tap& tap, std::string_view name, const Shape& shape, Array& x);
   PreparedInput Prepare(const Projection& projection, Memory& memory, const Tap& tap);
   PreparedInput Prepare(ConstView x, const Linear& layer, Memory& memory);
+  const float* ShiftOf(const Modulation& modulation, const ModulatedRows& span, int64_t cols) const;
   void NormAndModulate(const Projection& projection, View to, const Tap& tap);
   const float* NormedRow(const Projection& projection, int64_t row, float* buffer);
   Int8Activations& Quantize(const Linear& layer, int64_t rows, const RowSource& source, Memory& memory);
@@ -80,6 +86,8 @@ class CpuOps : public Ops {
   // Kept from operation to operation: clearing new memory takes as long as a layer.
   std::deque<Tensor> floats_;
   std::deque<Int8Activations> int8_;
+  std::vector<float> zeros_;
+  Array mlp_gate_, mlp_up_;
   Conv3x3Filter filter1_, filter2_;
   Array band_memory_;
 };

@@ -90,6 +90,12 @@ CpuOps::PreparedInput CpuOps::Prepare(ConstView x, const Linear& layer, Memory& 
   return input;
 }
 
+// Without a shift zeros are added, which changes no bits but the sign of a zero.
+const float* CpuOps::ShiftOf(const Modulation& modulation, const ModulatedRows& span, int64_t cols) const {
+  return modulation.shift == Modulation::kNone ? zeros_.data()
+                                               : PartOf(modulation, span, modulation.shift, cols);
+}
+
 void CpuOps::NormAndModulate(const Projection& p, View to, const Tap& tap) {
   const ConstView x = p.x->view;
   const bool modulated = p.modulation.values != nullptr;
@@ -104,7 +110,7 @@ void CpuOps::NormAndModulate(const Projection& p, View to, const Tap& tap) {
   }
   if (!modulated) return;
   for (const ModulatedRows& span : p.modulation.spans) {
-    const float* const shift = PartOf(p.modulation, span, p.modulation.shift, x.cols);
+    const float* const shift = ShiftOf(p.modulation, span, x.cols);
     const float* const scale = PartOf(p.modulation, span, p.modulation.scale, x.cols);
     const ConstView from = normed.Rows(span.begin, span.count);
     const View rows = to.Rows(span.begin, span.count);
@@ -131,7 +137,7 @@ const float* CpuOps::NormedRow(const Projection& p, int64_t row, float* buffer) 
   }
   if (!p.modulation.values) return normed.data;
   const ModulatedRows& span = SpanOf(p.modulation, row);
-  const float* const shift = PartOf(p.modulation, span, p.modulation.shift, x.cols);
+  const float* const shift = ShiftOf(p.modulation, span, x.cols);
   const float* const scale = PartOf(p.modulation, span, p.modulation.scale, x.cols);
   if (p.norm.kind == Norm::Kind::kLayer) {
     LayerNormModulate(x, p.norm.eps, scale, shift, to, compute_.pool);
@@ -144,7 +150,9 @@ const float* CpuOps::NormedRow(const Projection& p, int64_t row, float* buffer) 
 CpuOps::PreparedInput CpuOps::Prepare(const Projection& p, Memory& memory, const Tap& tap) {
   const ConstView x = p.x->view;
   const bool changed = p.norm.kind != Norm::Kind::kNone || p.modulation.values;
-  if (p.modulation.values) CheckModulation(p.modulation, {p.modulation.shift, p.modulation.scale});
+  if (p.modulation.values) CheckModulation(p.modulation, {p.modulation.scale});
+  if (p.modulation.shift == Modulation::kNone && static_cast<int64_t>(zeros_.size()) < x.cols)
+    zeros_.resize(static_cast<size_t>(x.cols), 0.0f);
   const bool floats = Wants(tap, p.norm.name) || Wants(tap, p.modulated) ||
                       std::any_of(p.products.begin(), p.products.end(), [](const Product& product) {
                         return product.layer->int8_group == 0 || !product.layer->updates.empty();

@@ -43,7 +43,8 @@ struct ModulatedRows {
   int64_t row = 0;  // of Modulation::values
 };
 
-// Shifts, scales and gates that follow from the timestep. At most two spans of rows.
+// Shifts, scales and gates that follow from the timestep. At most two spans of rows. Without a shift nothing
+// is added.
 struct Modulation {
   static constexpr int64_t kNone = -1;
 
@@ -84,6 +85,21 @@ struct GatedAddition {
   const char* sum_name = nullptr;
 };
 
+// sum += gate · down(silu(gate_layer(x')) · up(x')), where x' = modulated(norm(x)). What lies between is
+// several times as wide as x; a device need not hold all of it.
+struct GatedMlp {
+  const Array* x = nullptr;
+  Norm norm = {};
+  Modulation modulation = {};  // scale and shift of x, gate of the sum
+  const char* modulated = nullptr;
+  const Linear *gate_layer = nullptr, *up = nullptr, *down = nullptr;
+  const char *gate_layer_name = nullptr, *up_name = nullptr;
+  std::array<const char*, 2> down_names = {};  // as GatedAddition::names
+  const char* gate_name = nullptr;
+  Array* sum = nullptr;  // may be x
+  const char* sum_name = nullptr;
+};
+
 struct Rope {
   Array cos, sin;  // [tokens, head_dim / 2]
 };
@@ -97,17 +113,27 @@ struct NormRope {
   const char *norm = nullptr, *rotated = nullptr;  // checkpoints, [1, tokens, heads, head_dim]
 };
 
+// Queries of a sequence that look at some of its keys only.
+struct AttentionSpan {
+  int64_t first_query = 0, queries = 0;
+  int64_t first_key = 0, keys = 0;
+  bool causal = false;  // the queries are the last of these keys' tokens: the last one sees all keys, …
+};
+// One sequence that is several, which do not look at each other; `ends`: where each ends.
+std::vector<AttentionSpan> SeparateSpans(std::span<const int64_t> ends);
+
 struct AttentionInput {
   const Joint* q = nullptr;  // [1, tokens, heads · head_dim] each
   const Joint* k = nullptr;  // [1, tokens, kv_heads · head_dim] each
   const Joint* v = nullptr;
   int64_t heads = 0, kv_heads = 0, head_dim = 0;
   bool causal = false;
-  // Of one sequence that is several, which do not look at each other: where each ends. Empty: it is one.
-  std::vector<int64_t> ends = {};
+  std::vector<AttentionSpan> spans = {};  // of all queries, in their order; empty: each sees all keys
   // Checkpoints of the whole sequence: [1, heads, queries, keys], [1, heads], [1, queries, heads · head_dim].
   const char *weights = nullptr, *entropy = nullptr, *output = nullptr;
 };
+
+enum class Keeping { kFloat32, kBfloat16 };
 
 // Whether the tensors of the reference have a frame axis: [1, channels, 1, height, width].
 enum class Frames { kNone, kOne };
@@ -129,12 +155,17 @@ class Ops {
   virtual Tensor ToHost(const Array& x) = 0;
   virtual Array Rows(const Array& x, int64_t first, int64_t count) = 0;  // of [1, rows, cols] or [rows, cols]
   virtual Array Cols(const Array& x, int64_t first, int64_t count) = 0;
+  virtual Array JoinRows(std::span<const Array> parts) = 0;  // [1, rows, cols] of as many columns, copied
   virtual Array JoinCols(std::span<const Array> parts) = 0;  // side by side, as Cols cut them
   virtual Array Reshaped(const Array& x, const Shape& shape) = 0;
   // Groups of `unit` rows: to the place i the group order[i]. x [rows, cols]
   virtual Array Reordered(const Array& x, std::span<const int64_t> order, int64_t unit) = 0;
   // Shows an array to a listener, who may change it.
   virtual void Show(const Tap& tap, std::string_view name, Array& x) = 0;
+  // A copy of [1, rows, cols] that outlives the memory it was computed in, and the way back. bfloat16 halves
+  // it and rounds.
+  virtual Array Keep(const Array& x, Keeping keeping) = 0;
+  virtual void Restore(const Array& kept, Array& x) = 0;
   // A device that collects work before it computes does so now.
   virtual void Finish(std::span<Array* const> arrays) = 0;
 
@@ -142,11 +173,13 @@ class Ops {
   virtual void Multiply(const Linear& layer, const Array& x, Array& y) = 0;  // in the precision of x
   virtual void RmsNorm(const std::vector<float>& weight, float eps, Array& x) = 0;
   virtual void Silu(Array& x) = 0;
+  virtual void Tanh(Array& x) = 0;
   virtual void SiluMul(const Array& up, Array& gate) = 0;  // gate = silu(gate) · up
   virtual void Add(const Array& x, Array& sum) = 0;
   // Several at once keep all threads busy until the last one is done.
   virtual void Project(std::span<const Projection> projections, const Tap& tap) = 0;
   virtual void AddProjected(std::span<const GatedAddition> additions, const Tap& tap) = 0;
+  virtual void AddGatedMlp(const GatedMlp& mlp, const Tap& tap) = 0;
   virtual void NormAndRotate(std::span<const NormRope> inputs, const Tap& tap) = 0;
   virtual void RotateHalves(const Rope& rope, Array& x) = 0;  // pairs (i, i + head_dim / 2) of every head
   virtual void Attend(const AttentionInput& input, Joint& out, const Tap& tap) = 0;

@@ -204,11 +204,22 @@ inline std::vector<Tensor> RunSegments(Ops& ops, const Tap& tap) {
     Joint out = {ops.Cols(ops.New({10, 60}), 6, 48)};
     AttentionInput input{.q = &q, .k = &k, .v = &v, .heads = 6, .kv_heads = 3, .head_dim = 8};
     input.causal = causal;
-    if (!causal) input.ends = {4, 7, 10};
+    if (!causal) input.spans = SeparateSpans(std::array<int64_t, 3>{4, 7, 10});
     input.output = causal ? "causal output" : "output";
     ops.Attend(input, out, tap);
     results.push_back(ops.ToHost(out[0]));
   }
+  // A text that sees what is before it, a picture that sees itself and all before it, and text again.
+  Joint out = {ops.New({10, 48})};
+  AttentionInput input{.q = &q, .k = &k, .v = &v, .heads = 6, .kv_heads = 3, .head_dim = 8};
+  input.spans = {{.first_query = 0, .queries = 3, .first_key = 0, .keys = 3, .causal = true},
+                 {.first_query = 3, .queries = 4, .first_key = 0, .keys = 7},
+                 {.first_query = 7, .queries = 3, .first_key = 0, .keys = 10, .causal = true}};
+  input.weights = "weights of spans";
+  input.entropy = "entropy of spans";
+  input.output = "output of spans";
+  ops.Attend(input, out, tap);
+  results.push_back(ops.ToHost(out[0]));
   return results;
 }
 
@@ -223,7 +234,16 @@ inline std::vector<Tensor> RunRows(Ops& ops, const Tap& tap) {
   Array sum = ops.Reshaped(ops.FromHost(RandomTensor({3, 64}, 3)), {6, 32});
   ops.Add(x, sum);
   const Array parts[] = {ops.Cols(sum, 0, 20), ops.Cols(sum, 20, 12)};
+  Array tanh = ops.FromHost(RandomTensor({2, 32}, 4));
+  ops.Tanh(tanh);
   std::vector<Tensor> results;
+  results.push_back(ops.ToHost(tanh));
+  for (const Keeping keeping : {Keeping::kFloat32, Keeping::kBfloat16}) {
+    const Array kept = ops.Keep(ops.Rows(y, 1, 4), keeping);
+    Array restored = ops.New({4, 32});
+    ops.Restore(kept, restored);
+    results.push_back(ops.ToHost(restored));
+  }
   results.push_back(ops.ToHost(silu));
   results.push_back(ops.ToHost(ops.JoinCols(parts)));
   results.push_back(ops.ToHost(ops.Rows(sum, 2, 3)));

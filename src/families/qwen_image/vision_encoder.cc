@@ -96,7 +96,7 @@ class VisionEncoderPass {
                   .heads = config_.num_heads,
                   .kv_heads = config_.num_heads,
                   .head_dim = config_.head_dim(),
-                  .ends = w.full_attention ? layout_.frame_ends : layout_.window_ends},
+                  .spans = SeparateSpans(w.full_attention ? layout_.frame_ends : layout_.window_ends)},
                  attended_, tap);
     const GatedAddition proj{
         .x = &attended_[0], .layer = &w.attn.proj, .names = {"attn.proj", "attn"}, .sum = &hidden_states};
