@@ -58,8 +58,11 @@ struct GenerateRequest {
   std::string prompt;
   // What is not set comes from the pipeline's defaults.
   std::optional<std::string> negative_prompt;
-  std::optional<int64_t> width, height;  // multiples of 16
+  std::optional<int64_t> width, height;  // multiples of 16; of Qwen-Image-2.1: of 32
   std::optional<int64_t> steps;
+  // The noise levels to draw with, falling, without the last 0; their number is the number of steps. As in
+  // diffusers, a model whose noise levels depend on the size still shifts them. Empty: the model's own.
+  std::vector<double> sigmas;
   std::optional<double> cfg;  // true classifier-free guidance; 1 switches it off and halves the time
   uint64_t seed = 0;
   std::optional<InitialLatents> latents;  // instead of the seed's noise
@@ -199,7 +202,7 @@ class QWEN_IMAGE_API Pipeline {
   Pipeline& operator=(Pipeline&&) noexcept;
 
   const Defaults& defaults() const;
-  // "qwen-image", "edit", "edit-2509", "edit-2511"; empty where the files do not tell.
+  // "qwen-image", "edit", "edit-2509", "edit-2511", "2.1", "2.1-turbo"; empty where the files do not tell.
   const std::string& variant() const;
   bool edits() const;  // it can edit pictures (GenerateRequest::input_images)
   const std::vector<AppliedLora>& loras() const;

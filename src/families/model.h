@@ -30,7 +30,8 @@
 
 namespace qwen_image {
 
-struct MlxWeightUse;  // mlx/weight_forms.h
+struct MlxWeightUse;   // mlx/weight_forms.h
+struct ModelDefaults;  // weights/model_defaults.h
 
 // How pixels, latents and tokens lie over each other.
 struct Geometry {
@@ -65,15 +66,23 @@ struct EditInputSizes {
   ImageSize vae;        // for the autoencoder
 };
 
+// The defaults of a family with what the model's own folder says (qwen_image.json) in their place.
+Defaults WithOwn(Defaults official, const ModelDefaults& own);
+
 // What a request is checked against and filled in with.
 struct ModelTraits {
   Defaults defaults;
   SchedulerConfig scheduler;
+  // The noise levels that the model was made for, before the scheduler shifts them; empty: any number of
+  // them.
+  std::vector<double> sigmas;
   Geometry geometry;
   int64_t max_prompt_tokens = 0;  // the most that max_sequence_length may be
   // The sizes of an edit's pictures. `repairs`: a part of the only one is drawn anew, or it gets margins.
   // Throws Error kUsage if this model does not edit, or not so many pictures.
   std::function<std::vector<EditInputSizes>(std::span<const ImageSize> inputs, bool repairs)> plan_edit;
+  // What users should know about a picture of this size; empty: nothing. The function may be empty, too.
+  std::function<std::string(ImageSize drawn, bool edits)> note_on_size;
 };
 
 // The pictures of an edit as the conditioner sees them.
@@ -130,6 +139,7 @@ struct Conditions {
   TokenGrid drawn;
   const Tensor* references = nullptr;  // [1, tokens of all, token channels]; null: none
   std::vector<TokenGrid> reference_grids;
+  std::function<void(const std::string&)> on_note;  // what a user should know; may be empty
 };
 
 // The passes of one run: scratch memory, and what need not be computed again at every step, live in it.
@@ -189,6 +199,7 @@ struct Workload {
 // What the stages of a picture need: their weights and the activations, in bytes.
 struct MemoryNeed {
   int64_t encode = 0, denoise = 0, decode = 0;
+  int64_t denoise_more = 0;  // that the steps use to be faster, where it is there
   int64_t largest() const { return std::max({encode, denoise, decode}); }
 };
 

@@ -98,21 +98,39 @@ SchedulerConfig ReadSchedulerConfig(const std::filesystem::path& folder) {
 
 Schedule MakeSchedule(const SchedulerConfig& config, int64_t steps, int64_t image_tokens) {
   if (steps < 1) Fail(ErrorKind::kUsage, "steps must be at least 1, not {}", steps);
-  const double mu = CalculateShift(config, image_tokens);
   const double last = 1.0 / static_cast<double>(steps);  // linspace(1, 1 / steps, steps)
   const double delta = steps > 1 ? (last - 1.0) / static_cast<double>(steps - 1) : 0.0;
+  std::vector<double> sigmas;
+  for (int64_t i = 0; i < steps; ++i)
+    sigmas.push_back(i > 0 && i == steps - 1 ? last : static_cast<double>(i) * delta + 1.0);
+  return ScheduleFromSigmas(config, sigmas, image_tokens);
+}
 
+Schedule ScheduleFromSigmas(const SchedulerConfig& config, std::span<const double> sigmas,
+                            int64_t image_tokens) {
+  const double mu = CalculateShift(config, image_tokens);
   Schedule schedule;
-  for (int64_t i = 0; i < steps; ++i) {
-    const double sigma = i > 0 && i == steps - 1 ? last : static_cast<double>(i) * delta + 1.0;
+  for (const double sigma : sigmas)
     schedule.sigmas.push_back(ShiftSigma(config, mu, static_cast<float>(sigma)));
-  }
   if (config.shift_terminal) StretchToTerminal(schedule.sigmas, *config.shift_terminal);
   for (float sigma : schedule.sigmas) {
     schedule.timesteps.push_back(sigma * static_cast<float>(config.num_train_timesteps));
   }
   schedule.sigmas.push_back(0.0f);
   return schedule;
+}
+
+std::string WhyNotSigmas(std::span<const double> sigmas) {
+  constexpr size_t kMost = 1000;
+  if (sigmas.empty() || sigmas.size() > kMost)
+    return fmt::format("1 to {} values are expected, not {}", kMost, sigmas.size());
+  for (size_t i = 0; i < sigmas.size(); ++i) {
+    if (!(sigmas[i] > 0 && sigmas[i] <= 1))
+      return fmt::format("{} is no noise level, which is above 0 and at most 1", sigmas[i]);
+    if (i > 0 && sigmas[i] >= sigmas[i - 1])
+      return fmt::format("{} follows {}, but noise levels must fall", sigmas[i], sigmas[i - 1]);
+  }
+  return "";
 }
 
 void EulerStep(const Schedule& schedule, int64_t step, const Tensor& velocity, Tensor& latents) {

@@ -4,6 +4,8 @@
 #include <cstdint>
 #include <filesystem>
 #include <optional>
+#include <span>
+#include <string>
 #include <vector>
 
 #include "core/tensor.h"
@@ -41,6 +43,12 @@ struct Schedule {
 // The schedule for a picture of `image_tokens` tokens. One step is [1, 0] (diffusers divides zero by zero
 // there).
 Schedule MakeSchedule(const SchedulerConfig& config, int64_t steps, int64_t image_tokens);
+// The same from noise levels that were given: they are shifted and stretched as those of any other run.
+Schedule ScheduleFromSigmas(const SchedulerConfig& config, std::span<const double> sigmas,
+                            int64_t image_tokens);
+
+// Why these are no noise levels of a run: they must fall, from 1 or less to more than 0. Empty: they are.
+std::string WhyNotSigmas(std::span<const double> sigmas);
 
 // latents += (sigmas[step + 1] − sigmas[step]) · velocity
 void EulerStep(const Schedule& schedule, int64_t step, const Tensor& velocity, Tensor& latents);

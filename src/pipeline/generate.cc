@@ -132,7 +132,7 @@ Picture Pipeline::Generate(const GenerateRequest& request, const GenerateHooks& 
     picture.notes.push_back(text);
     if (hooks.on_note) hooks.on_note(text);
   };
-  for (const std::string& text : SizeNotes(request, settings)) note(text);
+  for (const std::string& text : SizeNotes(request, settings, model.model->traits())) note(text);
 
   // 2. Turn the prompts into embeddings; those of an edit see the pictures, too.
   Stopwatch encode_watch;
@@ -172,7 +172,7 @@ Picture Pipeline::Generate(const GenerateRequest& request, const GenerateHooks& 
 
   // 6. Denoise step by step.
   std::optional<Denoising> denoising(std::in_place, model, run, text, negative ? &*negative : nullptr,
-                                     pictures.references);
+                                     pictures.references, note);
   for (int64_t step = picture.steps_resumed; step < settings.steps_run(); ++step) {
     report(Progress::Stage::kDenoise, step);
     if (run.tap) run.tap(fmt::format("packed_latents_step{}", step), latents);

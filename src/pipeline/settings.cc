@@ -125,19 +125,37 @@ void ResolveStrength(const GenerateRequest& request, Settings& s) {
          s.steps);
 }
 
+// Noise levels that were given, or that the model was made for, are as many as the steps.
+void ResolveSteps(const GenerateRequest& request, const ModelTraits& model, Settings& s) {
+  s.sigmas = request.sigmas.empty() ? model.sigmas : request.sigmas;
+  if (!request.sigmas.empty()) {
+    if (const std::string why = WhyNotSigmas(request.sigmas); !why.empty())
+      Fail(ErrorKind::kUsage, "the sigmas cannot be drawn with: {}", why);
+  }
+  const auto given = static_cast<int64_t>(s.sigmas.size());
+  s.steps = request.steps.value_or(given > 0 ? given : model.defaults.steps);
+  if (s.steps < 1 || s.steps > kMaxSteps)
+    Fail(ErrorKind::kUsage, "steps must be from 1 to {}, not {}", kMaxSteps, s.steps);
+  if (given == 0 || s.steps == given) return;
+  if (!request.sigmas.empty())
+    Fail(ErrorKind::kUsage, "{} sigmas are {} steps, not {}; leave out the steps", given, given, s.steps);
+  Fail(ErrorKind::kUsage,
+       "this model was made for {} steps with noise levels of its own, and cannot be drawn in {}; leave out "
+       "the "
+       "steps, or give sigmas",
+       given, s.steps);
+}
+
 }  // namespace
 
 Settings ResolveSettings(const GenerateRequest& request, const ModelTraits& model) {
   const Defaults& defaults = model.defaults;
   Settings s;
   s.negative_prompt = request.negative_prompt.value_or(defaults.negative_prompt);
-  s.steps = request.steps.value_or(defaults.steps);
+  ResolveSteps(request, model, s);
   s.cfg = request.cfg.value_or(defaults.cfg);
   const std::optional<ImageSize> source = SourceSize(request);
   ResolveSize(request, model, source, s);
-  if (s.steps < 1 || s.steps > kMaxSteps) {
-    Fail(ErrorKind::kUsage, "steps must be from 1 to {}, not {}", kMaxSteps, s.steps);
-  }
   if (source) ResolveStrength(request, s);
   if (!(s.cfg >= 0 && s.cfg <= 1000))
     Fail(ErrorKind::kUsage, "cfg must be a number from 0 to 1000 (1 is off), not {}", s.cfg);
@@ -153,7 +171,8 @@ Settings ResolveSettings(const GenerateRequest& request, const ModelTraits& mode
   return s;
 }
 
-std::vector<std::string> SizeNotes(const GenerateRequest& request, const Settings& s) {
+std::vector<std::string> SizeNotes(const GenerateRequest& request, const Settings& s,
+                                   const ModelTraits& model) {
   constexpr double kMostEnlargement = 1.5;
   std::vector<std::string> notes;
   if (request.mask) {
@@ -168,11 +187,17 @@ std::vector<std::string> SizeNotes(const GenerateRequest& request, const Setting
     notes.push_back(
         fmt::format("the picture is drawn at {}x{}, the size the model is made for, and enlarged to {}x{}",
                     s.width, s.height, s.output_width, s.output_height));
+  if (model.note_on_size) {
+    const std::string note = model.note_on_size({s.width, s.height}, !s.references.empty());
+    if (!note.empty()) notes.push_back(note);
+  }
   return notes;
 }
 
 Schedule ScheduleOf(const SchedulerConfig& scheduler, const Settings& settings) {
-  Schedule schedule = MakeSchedule(scheduler, settings.steps, settings.grid.tokens());
+  const int64_t tokens = settings.grid.tokens();
+  Schedule schedule = settings.sigmas.empty() ? MakeSchedule(scheduler, settings.steps, tokens)
+                                              : ScheduleFromSigmas(scheduler, settings.sigmas, tokens);
   schedule.sigmas.erase(schedule.sigmas.begin(), schedule.sigmas.begin() + settings.first_step);
   schedule.timesteps.erase(schedule.timesteps.begin(), schedule.timesteps.begin() + settings.first_step);
   return schedule;

@@ -15,6 +15,7 @@ struct Settings {
   int64_t width = 0, height = 0;  // as drawn
   int64_t output_width = 0, output_height = 0;
   int64_t steps = 0;
+  std::vector<double> sigmas;  // the noise levels that were given, or that the model has; empty: by the steps
   double cfg = 1;
   TokenGrid grid;
   std::vector<EditInputSizes> references;  // of the pictures of an edit
@@ -30,7 +31,8 @@ struct Settings {
 Settings ResolveSettings(const GenerateRequest& request, const ModelTraits& model);
 
 // What the user should know about sizes: a mask that is stretched, a result that is enlarged.
-std::vector<std::string> SizeNotes(const GenerateRequest& request, const Settings& settings);
+std::vector<std::string> SizeNotes(const GenerateRequest& request, const Settings& settings,
+                                   const ModelTraits& model);
 
 // The noise levels of the steps that are run.
 Schedule ScheduleOf(const SchedulerConfig& scheduler, const Settings& settings);

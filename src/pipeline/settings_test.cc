@@ -306,7 +306,10 @@ TEST(PictureSettings, AResultIsNotSquashedToKeepASize) {
 TEST(PictureSettings, NotesSayWhatIsStretchedAndEnlarged) {
   GenerateRequest request;
   request.init_image = Blank(64, 32);
-  const auto notes = [&] { return SizeNotes(request, ResolveSettings(request, kDefaults, kChannels)); };
+  const ModelTraits model{.note_on_size = [](ImageSize, bool edits) { return edits ? "a bad size" : ""; }};
+  const auto notes = [&] {
+    return SizeNotes(request, ResolveSettings(request, kDefaults, kChannels), model);
+  };
   request.mask = GreyImage{2, 1, {255, 255}};
   EXPECT_THAT(notes(), testing::IsEmpty());
   request.mask = GreyImage{1, 2, {255, 255}};
@@ -314,6 +317,44 @@ TEST(PictureSettings, NotesSayWhatIsStretchedAndEnlarged) {
   request.mask.reset();
   request.outpaint = {.right = 640, .bottom = 320};
   EXPECT_THAT(notes(), testing::ElementsAre(testing::HasSubstr("enlarged to 704x352")));
+}
+
+TEST(Settings, GivenSigmasAreTheSteps) {
+  GenerateRequest request;
+  request.sigmas = {1.0, 0.75, 0.25};
+  const Settings s = ResolveSettings(request, kDefaults, kChannels);
+  EXPECT_EQ(s.steps, 3);
+  EXPECT_EQ(ScheduleOf({.shift = 1.0}, s).sigmas, (std::vector<float>{1.0f, 0.75f, 0.25f, 0.0f}));
+  request.steps = 3;
+  EXPECT_EQ(UsageError(request), "(no error)");
+  request.steps = 4;
+  EXPECT_THAT(UsageError(request), testing::HasSubstr("3 sigmas are 3 steps, not 4"));
+  request.steps.reset();
+  for (const std::vector<double>& wrong :
+       {std::vector{1.0, 1.0}, std::vector{0.5, 0.6}, std::vector{1.5}, std::vector{1.0, 0.0},
+        std::vector{std::nan("")}, std::vector<double>(1001, 0.5)}) {
+    request.sigmas = wrong;
+    EXPECT_THAT(UsageError(request), testing::HasSubstr("the sigmas cannot be drawn with"));
+  }
+}
+
+TEST(Settings, AModelWithSigmasOfItsOwnTakesNoOtherNumberOfSteps) {
+  const ModelTraits model{.defaults = kDefaults,
+                          .sigmas = {1.0, 0.5},
+                          .geometry = {.latent_channels = kChannels},
+                          .max_prompt_tokens = kTokenizerMaxLength};
+  GenerateRequest request;
+  EXPECT_EQ(qwen_image::ResolveSettings(request, model).steps, 2);
+  request.sigmas = {1.0, 0.7, 0.4};
+  EXPECT_EQ(qwen_image::ResolveSettings(request, model).steps, 3);
+  request.sigmas.clear();
+  request.steps = 20;
+  try {
+    qwen_image::ResolveSettings(request, model);
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_THAT(error.message(), testing::HasSubstr("made for 2 steps"));
+  }
 }
 
 }  // namespace

@@ -117,11 +117,13 @@ Schedule MakeTappedSchedule(const Pipeline::Impl& model, const Run& run) {
 }
 
 Denoising::Denoising(const Pipeline::Impl& model, const Run& run, const EncodedText& text,
-                     const EncodedText* negative, const Tensor& references)
+                     const EncodedText* negative, const Tensor& references,
+                     const std::function<void(const std::string&)>& note)
     : model_(model), run_(run), guided_(negative != nullptr) {
   Conditions conditions{.prompts = {{&text.embeds, text.ids}}, .drawn = run.settings.grid};
   if (negative) conditions.prompts.push_back({&negative->embeds, negative->ids});
   if (references.size() > 0) conditions.references = &references;
+  conditions.on_note = note;
   for (const EditInputSizes& sizes : run.settings.references)
     conditions.reference_grids.push_back(model.geometry().GridOf(sizes.vae));
   pass_ = model.model->denoiser().Start(std::move(conditions), run.compute);

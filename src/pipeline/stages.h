@@ -31,9 +31,10 @@ Schedule MakeTappedSchedule(const Pipeline::Impl& model, const Run& run);
 // The guided velocities of a run's steps.
 class Denoising {
  public:
-  // All must outlive this object. `negative`: null without guidance; `references`: see PictureLatents.
+  // All must outlive this object. `negative`: null without guidance; `references`: see PictureLatents; `note`
+  // may be empty.
   Denoising(const Pipeline::Impl& model, const Run& run, const EncodedText& text, const EncodedText* negative,
-            const Tensor& references);
+            const Tensor& references, const std::function<void(const std::string&)>& note = {});
   Tensor Velocity(const Tensor& latents, float timestep, int64_t step);
 
  private:

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "families/model.h"
+
 namespace qwen_image {
 
 Defaults OfficialDefaults(const SchedulerConfig& scheduler, Variant variant) {
@@ -15,13 +17,7 @@ Defaults OfficialDefaults(const SchedulerConfig& scheduler, Variant variant) {
 }
 
 Defaults DefaultsFor(const ModelDefaults& own, const SchedulerConfig& scheduler, Variant variant) {
-  Defaults defaults = OfficialDefaults(scheduler, variant);
-  defaults.width = own.width.value_or(defaults.width);
-  defaults.height = own.height.value_or(defaults.height);
-  defaults.steps = own.steps.value_or(defaults.steps);
-  defaults.cfg = own.cfg.value_or(defaults.cfg);
-  defaults.negative_prompt = own.negative_prompt.value_or(defaults.negative_prompt);
-  return defaults;
+  return WithOwn(OfficialDefaults(scheduler, variant), own);
 }
 
 void UseLightning(const std::vector<AppliedLora>& loras, SchedulerConfig& scheduler, Defaults& defaults) {
