@@ -27,8 +27,8 @@ const Family& FamilyFor(const ModelParts& parts) {
   const std::span<const Family* const> all = Families();
   if (all.size() == 1) return *all.front();
   const auto found =
-      std::find_if(all.begin(), all.end(), [&](const Family* family) { return family->Recognises(parts); });
-  return found == all.end() ? *all.front() : **found;
+      std::find_if(all.rbegin(), all.rend(), [&](const Family* family) { return family->Recognises(parts); });
+  return found == all.rend() ? *all.front() : **found;
 }
 
 ScopedFamily::ScopedFamily(const Family& family) : family_(family), vocabulary_(family.vocabulary()) {

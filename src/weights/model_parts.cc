@@ -103,6 +103,9 @@ void FindInFolder(const fs::path& root, ModelParts& parts) {
   take("text_encoder", parts.text_encoder);
   take("vae", parts.vae);
   take("tokenizer", parts.tokenizer);
+  // Qwen-Image-2.1's is with the processor of its pictures.
+  if (Exists(root / "processor" / "tokenizer_config.json") || Exists(root / "processor" / "tokenizer.json"))
+    take("processor", parts.tokenizer);
   take("scheduler", parts.scheduler);
 }
 

@@ -55,7 +55,6 @@ TEST(ModelParts, AcceptsTheRelativesThatShareTheArchitecture) {
 TEST(ModelParts, RefusesOtherModelsByName) {
   const std::pair<const char*, const char*> cases[] = {
       {"QwenImageLayeredPipeline", "QwenImageLayeredPipeline model; Layered is not supported yet"},
-      {"QwenImage21Pipeline", "Qwen-Image-2.1 is not supported yet"},
       {"QwenImageControlNetPipeline", "ControlNet is not supported yet"},
       {"QwenImageNewPipeline", "this kind is not supported yet"},
       {"FluxPipeline", "this is a FluxPipeline model; qwen-image runs Qwen-Image models"},

@@ -16,7 +16,6 @@ struct OtherModel {
 };
 constexpr OtherModel kOtherModels[] = {
     {"time_text_embed.addition_t_embedding.", "Qwen-Image-Layered"},
-    {"txt_in.text_norm.", "Qwen-Image-2.1"},
     {"controlnet_blocks.", "a ControlNet"},
     {"double_stream_modulation_img.", "Flux 2"},
     {"distilled_guidance_layer.", "Chroma"},
@@ -36,7 +35,6 @@ constexpr OtherModel kOtherModels[] = {
     {"caption_projection.", "Sana, PixArt or LTX"},
     {"encoder.block.", "T5"},
     {"text_model.", "CLIP"},
-    {"model.layers.0.self_attn.q_norm.", "Qwen3"},
     {"input_blocks.", "Stable Diffusion 1, 2 or XL"},
     {"down_blocks.0.attentions.", "Stable Diffusion 1, 2 or XL"},
 };
@@ -47,7 +45,6 @@ struct OtherPipeline {
 };
 constexpr OtherPipeline kOtherPipelines[] = {
     {"QwenImageLayered", "Layered is not supported yet"},
-    {"QwenImage21", "Qwen-Image-2.1 is not supported yet"},
     {"QwenImageControlNet", "ControlNet is not supported yet"},
     {"QwenImage", "this kind is not supported yet"},
     {"", "qwen-image runs Qwen-Image models"},
@@ -132,9 +129,9 @@ RecognizedFile Recognize(const WeightFile& file) {
                              other->name, other->sign, other->name.starts_with("Qwen") ? " yet" : "");
     return found;
   }
-  for (const Vocabulary* family : Vocabularies()) {
-    if (found.components.empty()) AddComponents(*family, file, found);
-  }
+  // A later family may have all that an earlier one has, and something more.
+  for (size_t i = Vocabularies().size(); i > 0 && found.components.empty(); --i)
+    AddComponents(*Vocabularies()[i - 1], file, found);
   if (found.components.empty()) found.what = "nothing that is known: it has no part of a Qwen-Image model";
   return found;
 }

@@ -107,7 +107,8 @@ class QwenImage final : public Family {
   bool Recognises(const ModelParts& parts) const override {
     try {
       const WeightStore store(parts.transformer, Component::kTransformer);  // which refuses other models
-      return std::any_of(store.files().begin(), store.files().end(),
+      return &store.family() == &kQwenImageWeightNames &&
+             std::any_of(store.files().begin(), store.files().end(),
                          [](const auto& file) { return HasNamesOf(*file, Component::kTransformer); });
     } catch (const Error&) {
       return false;

@@ -7,76 +7,14 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <optional>
 
 #include "families/checkpoint_prefixes.h"
 #include "families/qwen_image/vocabulary.h"
+#include "families/renaming.h"
 
 namespace qwen_image {
 namespace {
-
-struct Replacement {
-  std::string_view from, to;
-};
-
-// The first prefix that fits is replaced.
-std::string ReplacePrefix(std::string name, std::span<const Replacement> prefixes) {
-  for (const auto& [from, to] : prefixes) {
-    if (name.starts_with(from)) return name.replace(0, from.size(), to);
-  }
-  return name;
-}
-
-// Every part that fits is replaced, once.
-std::string ReplaceParts(std::string name, std::span<const Replacement> parts) {
-  for (const auto& [from, to] : parts) {
-    const size_t at = name.find(from);
-    if (at != name.npos) name.replace(at, from.size(), to);
-  }
-  return name;
-}
-
-// "…<begin>12.rest" → 12 and ".rest"; nothing if no number follows.
-struct Indexed {
-  int64_t index = 0;
-  std::string_view rest;
-};
-std::optional<Indexed> SplitIndex(std::string_view name, std::string_view begin) {
-  if (!name.starts_with(begin)) return std::nullopt;
-  name.remove_prefix(begin.size());
-  Indexed found;
-  const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), found.index);
-  if (error != std::errc() || found.index < 0 || found.index > 1 << 20) return std::nullopt;
-  found.rest = name.substr(static_cast<size_t>(end - name.data()));
-  return found;
-}
-
-bool StartsWithAny(std::string_view name, std::span<const std::string_view> prefixes) {
-  return std::any_of(prefixes.begin(), prefixes.end(),
-                     [&](std::string_view prefix) { return name.starts_with(prefix); });
-}
-
-std::string RemovePrefix(std::string name, std::span<const std::string_view> prefixes) {
-  for (const std::string_view prefix : prefixes) {
-    if (name.starts_with(prefix)) return name.substr(prefix.size());
-  }
-  return name;
-}
-
-bool BelongsToAnother(Component component, std::string_view name) {
-  const bool transformer = StartsWithAny(name, kCheckpointTransformer);
-  const bool vae = StartsWithAny(name, kCheckpointVae);
-  const bool text = StartsWithAny(name, kCheckpointTextEncoder);
-  switch (component) {
-    case Component::kTransformer:
-      return vae || text;
-    case Component::kVae:
-      return transformer || text;
-    default:
-      return transformer || vae;
-  }
-}
 
 std::string TransformerName(std::string name) {
   constexpr Replacement kParts[] = {
@@ -99,9 +37,7 @@ std::optional<std::string> LlamaCppName(std::string_view name) {
   constexpr Replacement kWhole[] = {{"token_embd.weight", "model.language_model.embed_tokens.weight"},
                                     {"output_norm.weight", "model.language_model.norm.weight"},
                                     {"output.weight", "lm_head.weight"}};
-  for (const auto& [from, to] : kWhole) {
-    if (name == from) return std::string(to);
-  }
+  if (auto whole = ReplaceWhole(name, kWhole)) return whole;
   const auto block = SplitIndex(name, "blk.");
   if (!block) return std::nullopt;
   constexpr Replacement kInBlock[] = {
@@ -121,9 +57,7 @@ std::optional<std::string> MmprojName(std::string_view name) {
   constexpr Replacement kWhole[] = {{"v.patch_embd.weight", "model.visual.patch_embed.proj.0.weight"},
                                     {"v.patch_embd.weight.1", "model.visual.patch_embed.proj.1.weight"},
                                     {"v.post_ln.weight", "model.visual.merger.ln_q.weight"}};
-  for (const auto& [from, to] : kWhole) {
-    if (name == from) return std::string(to);
-  }
+  if (auto whole = ReplaceWhole(name, kWhole)) return whole;
   if (const auto projector = SplitIndex(name, "mm."))
     return fmt::format("model.visual.merger.mlp.{}{}", projector->index, projector->rest);
   const auto block = SplitIndex(name, "v.blk.");
