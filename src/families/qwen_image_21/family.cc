@@ -1,0 +1,177 @@
+// Qwen-Image-2.1 as a family: how its files are opened and examined.
+#include "families/family.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "core/fail.h"
+#include "families/qwen_image_21/config_files.h"
+#include "families/qwen_image_21/model.h"
+#include "families/qwen_image_21/vocabulary.h"
+#include "model/tokenizer.h"
+#include "weights/recognize.h"
+
+namespace qwen_image {
+namespace qwen_image_21 {
+namespace {
+
+class TransformerPart final : public ModelPart {
+ public:
+  explicit TransformerPart(const ModelParts& parts)
+      : transformer(WeightStore(parts.transformer, Component::kTransformer)) {}
+  const WeightStore& store() const override { return transformer.store(); }
+  std::string Summary() const override {
+    const TransformerConfig& c = transformer.config();
+    return fmt::format("{} blocks, {} heads of {}", c.num_layers, c.num_attention_heads,
+                       c.attention_head_dim);
+  }
+  Json Config() const override {
+    return store().config().is_object() ? store().config() : TransformerConfigJson(transformer.config());
+  }
+
+  Transformer transformer;
+};
+
+class TextEncoderPart final : public ModelPart {
+ public:
+  explicit TextEncoderPart(const ModelParts& parts)
+      : text_encoder(WeightStore(parts.text_encoder, Component::kTextEncoder)) {}
+  const WeightStore& store() const override { return text_encoder.store(); }
+  std::string Summary() const override {
+    const TextEncoderConfig& c = text_encoder.config();
+    return fmt::format("{} layers of {}, {} tokens", c.num_hidden_layers, c.hidden_size, c.vocab_size);
+  }
+  Json Config() const override {
+    return store().config().is_object() ? store().config()
+                                        : TextEncoderConfigJson(text_encoder.config(), store());
+  }
+
+  TextEncoder text_encoder;
+};
+
+class VaePart final : public ModelPart {
+ public:
+  explicit VaePart(const ModelParts& parts) : vae(WeightStore(parts.vae, Component::kVae)) {}
+  const WeightStore& store() const override { return vae.store(); }
+  std::string Summary() const override {
+    const VaeConfig& c = vae.config();
+    return fmt::format("{} latent channels, {} and {} wide", c.z_dim, c.base_dim, c.decoder_base_dim);
+  }
+  Json Config() const override {
+    return store().config().is_object() ? store().config() : VaeConfigJson(vae.config());
+  }
+
+  Vae vae;
+};
+
+const TextEncoderConfig& TextConfigOf(const OpenedParts& opened) {
+  return static_cast<const TextEncoderPart&>(*opened.text_encoder).text_encoder.config();
+}
+
+class QwenImage21 final : public Family {
+ public:
+  const Vocabulary& vocabulary() const override { return kQwenImage21Vocabulary; }
+  std::string title() const override { return "Qwen-Image-2.1"; }
+  SchedulerConfig OfficialScheduler() const override { return qwen_image::OfficialScheduler(); }
+
+  bool Recognises(const ModelParts& parts) const override {
+    try {
+      return &WeightStore(parts.transformer, Component::kTransformer).family() == &kWeightNames;
+    } catch (const Error&) {
+      const auto& classes = kWeightNames.pipeline_classes;
+      return std::find(classes.begin(), classes.end(), parts.pipeline_class) != classes.end();
+    }
+  }
+
+  std::unique_ptr<Model> Open(const ModelParts& parts, const ModelFiles& files,
+                              const ModelOptions& options) const override {
+    return std::make_unique<QwenImage21Model>(parts, files, options);
+  }
+
+  std::unique_ptr<ModelPart> OpenPart(const ModelParts& parts, Component component) const override {
+    switch (component) {
+      case Component::kTransformer:
+        return std::make_unique<TransformerPart>(parts);
+      case Component::kTextEncoder:
+        return std::make_unique<TextEncoderPart>(parts);
+      case Component::kVae:
+        return std::make_unique<VaePart>(parts);
+      case Component::kVisionEncoder:
+        break;  // a part of the text encoder
+    }
+    Fail(ErrorKind::kInternal, "the {} is no part by itself", NameOf(component));
+  }
+
+  std::string ExamineTokenizer(const ModelParts& parts) const override {
+    return fmt::format("{} tokens{}", Tokenizer(parts.tokenizer).vocabulary_size(),
+                       parts.tokenizer == parts.text_encoder ? ", inside the text encoder's file" : "");
+  }
+
+  void CheckFit(const OpenedParts& opened, const std::filesystem::path& root) const override {
+    CheckPartsFit(TextConfigOf(opened),
+                  static_cast<const TransformerPart&>(*opened.transformer).transformer.config(),
+                  static_cast<const VaePart&>(*opened.vae).vae.config(), root);
+  }
+
+  VariantInfo TellVariant(const ModelParts& parts, const OpenedParts&, const std::string& asked,
+                          const std::vector<std::string>&,
+                          std::vector<HealthFinding>* findings) const override {
+    const RecognizedVariant found = RecognizeVariant(parts, asked);
+    if (findings && !found.certain)
+      findings->push_back(
+          {Health::kNote, "variant",
+           fmt::format("cannot tell the base model from Turbo: {}. It is drawn as the base model; --variant "
+                       "2.1-turbo says that it is Turbo",
+                       found.how)});
+    if (findings)
+      findings->push_back({Health::kNote, "licence",
+                           "Qwen-Image-2.1 is published under the Qwen Research License: for research, not "
+                           "for commercial use"});
+    return {.name = found.certain ? std::string(NameOf(found.variant)) : "",
+            .how = found.how,
+            .edits = true,
+            .pipeline_class = std::string(kWeightNames.pipeline_classes.front())};
+  }
+
+  void ExamineVision(const ModelParts& parts, const OpenedParts& opened, bool,
+                     std::vector<HealthFinding>& findings) const override {
+    const auto note = [&](Health health, std::string text) {
+      findings.push_back({health, "vision tower", std::move(text)});
+    };
+    try {
+      WeightStore store(parts.vision_encoder, Component::kVisionEncoder);
+      if (store.tensors().empty()) return note(Health::kNote, "not there; edits need it");
+      const VisionEncoder vision(std::move(store));
+      CheckVisionFits(vision, TextConfigOf(opened));
+      const VisionEncoderConfig& c = vision.config();
+      note(Health::kGood, fmt::format("there: {} blocks of {}", c.depth, c.hidden_size));
+    } catch (const Error& error) {
+      if (error.kind() != ErrorKind::kBadInput) throw;
+      note(Health::kWarning, "edits will not work: " + error.message());
+    }
+  }
+
+  Json ModelIndex(const VariantInfo& variant, bool) const override {
+    Json json = {{"_class_name", variant.pipeline_class},
+                 {"processor", {"transformers", "Qwen3VLProcessor"}},
+                 {"scheduler", {"diffusers", "FlowMatchEulerDiscreteScheduler"}},
+                 {"text_encoder", {"transformers", "Qwen3VLForConditionalGeneration"}},
+                 {"transformer", {"diffusers", "QwenImage21Transformer2DModel"}},
+                 {"vae", {"diffusers", "AutoencoderKLQwenImage21"}}};
+    if (variant.name == NameOf(Variant::kTurbo)) json["sample_sigmas"] = TurboSigmas();
+    return json;
+  }
+};
+
+}  // namespace
+}  // namespace qwen_image_21
+
+const Family& QwenImage21Family();  // as table.def calls it
+
+const Family& QwenImage21Family() {
+  static const qwen_image_21::QwenImage21 family;
+  return family;
+}
+
+}  // namespace qwen_image

@@ -1,0 +1,27 @@
+// Which member of the family a model is, and the noise levels that it asks for.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "families/qwen_image_21/variant.h"
+#include "weights/model_parts.h"
+
+namespace qwen_image::qwen_image_21 {
+
+struct RecognizedVariant {
+  Variant variant = Variant::kBase;
+  bool certain = false;        // something told; single files do not, and are taken for the base model
+  std::string how = {};        // what told
+  std::vector<double> sigmas;  // that the model is drawn with; empty: those that follow from the steps
+  bool from_index = false;     // the sigmas and the scheduler are those of the model's own folder
+};
+
+// From model_index.json, or from the caller (`asked`; empty: not given). Throws Error kUsage if `asked` is no
+// variant of the family or contradicts the files, kBadInput for an index that makes no sense.
+RecognizedVariant RecognizeVariant(const ModelParts& parts, const std::string& asked);
+
+// The noise levels that Turbo was published with.
+std::vector<double> TurboSigmas();
+
+}  // namespace qwen_image::qwen_image_21
