@@ -17,18 +17,25 @@ class CaseList:
     def __init__(self, path=HERE / "cases.json"):
         content = json.loads(Path(path).read_text(encoding="utf-8"))
         self._models = content["models"]
-        self.cases = [self._complete(case, content["defaults"]) for case in content["cases"]]
-        self.goldens = [self._complete(case, content["defaults"]) for case in content["goldens"]]
+        self._defaults = content["defaults"]
+        self._defaults_21 = {**content["defaults"], **content["defaults-2.1"]}
+        self.cases = [self._complete(case) for case in content["cases"]]
+        self.goldens = [self._complete(case) for case in content["goldens"]]
 
-    def _complete(self, case, defaults):
-        case = {**defaults, **case}
-        if "width" not in case and not official_pipelines.KINDS[case["pipeline"]].sees:
-            case.update(width=128, height=128)
+    def _complete(self, case):
         if case["model"] not in self._models:
             raise SystemExit(f"case {case['name']}: unknown model {case['model']}")
+        case = {**self._defaults_of(case["model"]), **case}
+        if "width" not in case and not official_pipelines.KINDS[case["pipeline"]].sees:
+            case.update(width=128, height=128)
         # A long prompt is a short one many times over.
         case["prompt"] = case.get("prompt", "") * case.pop("repeat", 1)
         return case
+
+    def _defaults_of(self, model):
+        entry = self._models[model]
+        is_21 = "preset" in entry and random_spec.is_21(random_spec.make(entry["preset"]))
+        return self._defaults_21 if is_21 else self._defaults
 
     def model_folder(self, name, models):
         """The folder of a model; a random one is written below MODELS unless it is there with the same spec."""
@@ -69,6 +76,10 @@ def export_arguments(case, model, out):
     # "=" keeps a prompt that starts with a dash, or is empty, from being read as an option.
     keys = ("pipeline", "mask", "strength", "prompt", "width", "height", "steps", "cfg", "seed")
     arguments += [f"--{key}={case[key]}" for key in keys if key in case]
+    if "sigmas" in case:
+        arguments.append("--sigmas=" + ",".join(str(sigma) for sigma in case["sigmas"]))
+    if case.get("kv_cache"):
+        arguments.append("--kv-cache")
     if case["negative_prompt"] is not None:
         arguments.append(f"--negative-prompt={case['negative_prompt']}")
     return arguments

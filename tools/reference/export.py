@@ -5,6 +5,7 @@
 writes debug_artifacts/run/ref; `qwen-image --debug=run generate -o out.png` then repeats the run and compares.
 
     python tools/reference/export.py --pipeline edit-plus --image a.png --image b.png --prompt "put a beside b"
+    python tools/reference/export.py --model a-2.1-model --image a.png --prompt "make it night"
 """
 
 import argparse
@@ -23,6 +24,7 @@ import text_to_image
 import vae_encode
 from checkpoint_choice import CheckpointChoice
 from checkpoint_store import CheckpointStore
+from image_21 import Image21
 from noise_floor import FloorMeter
 from picture_to_image import PictureToImage
 
@@ -37,9 +39,11 @@ def parse_arguments(argv=None):
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--prompt")
     parser.add_argument("--negative-prompt", default=" ", help='what to steer away from, with --cfg above 1 (default: " ")')
-    parser.add_argument("--pipeline", choices=official_pipelines.KINDS, default="text-to-image")
     parser.add_argument(
-        "--image", action="append", default=[], help="input picture (edit-plus: may be repeated); vae-encode: see README"
+        "--pipeline", choices=official_pipelines.KINDS, help="default: text-to-image, or 2.1 with a model of that family"
+    )
+    parser.add_argument(
+        "--image", action="append", default=[], help="input picture (edit-plus, 2.1: may be repeated); vae-encode: see README"
     )
     parser.add_argument("--mask", help="inpaint, edit-inpaint: white is painted anew")
     parser.add_argument("--strength", type=float, help="img2img, inpaint, edit-inpaint: 1 keeps nothing (default: 0.6)")
@@ -47,7 +51,17 @@ def parse_arguments(argv=None):
     parser.add_argument("--height", type=int)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--steps", type=int, default=20)
-    parser.add_argument("--cfg", type=float, default=4.0, help="true CFG scale; 1 or less: one pass a step")
+    parser.add_argument(
+        "--sigmas", type=lambda text: [float(word) for word in text.split(",")], metavar="A,B,…", help="2.1: noise levels of the steps"
+    )
+    parser.add_argument(
+        "--kv-cache",
+        action="store_true",
+        help="2.1: with the prefix cache, as the pipeline is called by default; from step 1 only the target's rows are recorded",
+    )
+    parser.add_argument(
+        "--cfg", type=float, help="true CFG scale; 1 or less: one pass a step (default: 4; 2.1: 1)"
+    )
     parser.add_argument("--model", default=EMBEDDED_MODEL, help="folder in diffusers' layout (default: models/tiny)")
     parser.add_argument("--run-id", default="run", help="write to debug_artifacts/RUN_ID/ref (default: run)")
     parser.add_argument("--out", help="write to this folder instead")
@@ -77,6 +91,9 @@ def parse_arguments(argv=None):
     parser.add_argument("--overwrite", action="store_true", help="replace an earlier run in the folder")
     args = parser.parse_args(argv)
     check_arguments(parser, args)
+    args.pipeline = args.pipeline or official_pipelines.kind_of(args.model)
+    if args.cfg is None:
+        args.cfg = 1.0 if official_pipelines.KINDS[args.pipeline].is_21 else 4.0
     complete_arguments(parser, args, official_pipelines.KINDS[args.pipeline])
     args.out = Path(args.out) if args.out else ARTIFACTS / args.run_id / "ref"
     # What is not used must not be in the manifest: the engine reads a negative prompt there as guidance.
@@ -103,7 +120,9 @@ def complete_arguments(parser, args, kind):
     """What the pipeline does not read is refused, and what it needs is there."""
     if args.component != "pipeline":
         return
-    if not min(1, kind.max_images) <= len(args.image) <= kind.max_images:
+    if kind.is_21 != (official_pipelines.kind_of(args.model) == "2.1"):
+        parser.error(f"--pipeline {args.pipeline} is of another family than --model {args.model}")
+    if not kind.min_images <= len(args.image) <= kind.max_images:
         wanted = {0: "no", 1: "one"}.get(kind.max_images, f"one to {kind.max_images}")
         parser.error(f"--pipeline {args.pipeline} reads {wanted} --image, not {len(args.image)}")
     if kind.mask != (args.mask is not None):
@@ -116,6 +135,11 @@ def complete_arguments(parser, args, kind):
         parser.error("give both of --width and --height, or none")
     if kind.fixed_size and args.width is not None:
         parser.error(f"--pipeline {args.pipeline} calculates the size from its picture")
+    if not kind.is_21 and (args.sigmas is not None or args.kv_cache):
+        parser.error("--sigmas and --kv-cache are the 2.1 pipeline's")
+    # Turbo's folder says the noise levels itself.
+    sigmas = args.sigmas or official_pipelines.index_of(args.model).get("sample_sigmas")
+    args.steps = len(sigmas) if sigmas else args.steps
     if args.width is None and not kind.sees:
         args.width, args.height = 128, 128
 
@@ -136,6 +160,7 @@ def kept_inputs(args):
         **({"images": images} if images else {}),
         **({"mask": f"mask{Path(args.mask).suffix}"} if args.mask else {}),
         **({"strength": args.strength} if args.strength is not None else {}),
+        **({"sigmas": args.sigmas} if args.sigmas is not None else {}),
     }
 
 
@@ -148,8 +173,11 @@ def keep_inputs(args, folder):
 
 
 def pipeline_facts(args, image):
+    kind = official_pipelines.KINDS[args.pipeline]
+    # The 2.1 pipeline takes prompts of any length.
+    own = {"kv_cache": args.kv_cache} if kind.is_21 else {"max_sequence_length": args.max_sequence_length}
     return {
-        "pipeline": official_pipelines.KINDS[args.pipeline].class_name,
+        "pipeline": kind.class_name,
         "prompt": args.prompt,
         "negative_prompt": args.negative_prompt,
         **kept_inputs(args),
@@ -158,7 +186,7 @@ def pipeline_facts(args, image):
         "steps": args.steps,
         "cfg": args.cfg,
         "seed": args.seed,
-        "max_sequence_length": args.max_sequence_length,
+        **own,
     }
 
 
@@ -184,11 +212,16 @@ def load_pipeline(args, dtype):
     return pipe
 
 
+def taps_of(kind):
+    if kind.is_21:
+        return Image21
+    return PictureToImage if kind.max_images else text_to_image.TextToImage
+
+
 def run_pipeline(args, pipe, store, choice):
     """One run of the official pipeline, whose tensors go to STORE; returns the picture."""
     kind = official_pipelines.KINDS[args.pipeline]
-    make_taps = PictureToImage if kind.max_images else text_to_image.TextToImage
-    taps = make_taps(kind, pipe, store, choice, args.negative_prompt is not None)
+    taps = taps_of(kind)(kind, pipe, store, choice, args.negative_prompt is not None)
     image = taps.run(args)
     if args.tiled:
         taps.decode_tiled(tiling_of(args))

@@ -1,6 +1,6 @@
 """Draws the input pictures of the cases: deterministic, of any size, with the fine detail that a resize must get right.
 
-    python tools/reference/input_pictures.py 150x100 a.png [--seed 1] [--mask]
+    python tools/reference/input_pictures.py 150x100 a.png [--seed 1] [--alpha | --mask]
 """
 
 import argparse
@@ -46,6 +46,28 @@ def picture(size, seed):
     return Image.fromarray((np.asarray(image) + grain).clip(0, 255).astype(np.uint8))
 
 
+def alpha(size, seed):
+    """Waves of all values, an opaque and a transparent shape with hard edges: a resize must weigh colours by it."""
+    width, height = parse_size(size)
+    random = np.random.default_rng([seed, width, height, 1])
+    image = Image.fromarray(_waves(random, width, height)[..., 0].astype(np.uint8))
+    draw = ImageDraw.Draw(image)
+    draw.ellipse(_corners(random, width, height), fill=0)
+    draw.rectangle(_corners(random, width, height), fill=255)
+    return image
+
+
+def picture_of_case(words, seed):
+    """"150x100", or "150x100 RGBA": with alpha, the colours also where it is transparent."""
+    size, _, mode = words.partition(" ")
+    image = picture(size, seed)
+    if mode == "RGBA":
+        image.putalpha(alpha(size, seed))
+    elif mode:
+        raise SystemExit(f"an input picture cannot be {words!r}")
+    return image
+
+
 def mask(size, seed):
     """White shapes with soft edges, so that the limit between kept and redrawn counts."""
     width, height = parse_size(size)
@@ -66,7 +88,7 @@ def write_inputs(case, folder):
     drawn = {**case, "images": []}
     for index, size in enumerate(case["images"]):
         path = folder / f"input{index}.png"
-        picture(size, case["seed"] + index).save(path)
+        picture_of_case(size, case["seed"] + index).save(path)
         drawn["images"].append(path)
     if "mask" in case:
         drawn["mask"] = folder / "mask.png"
@@ -79,9 +101,12 @@ def main():
     parser.add_argument("size", help="e.g. 150x100")
     parser.add_argument("path")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--mask", action="store_true", help="a mask instead")
+    kind = parser.add_mutually_exclusive_group()
+    kind.add_argument("--alpha", action="store_true", help="with an alpha channel")
+    kind.add_argument("--mask", action="store_true", help="a mask instead")
     args = parser.parse_args()
-    (mask if args.mask else picture)(args.size, args.seed).save(args.path)
+    image = mask(args.size, args.seed) if args.mask else picture_of_case(args.size + " RGBA" * args.alpha, args.seed)
+    image.save(args.path)
 
 
 if __name__ == "__main__":

@@ -5,13 +5,20 @@ import re
 import torch
 from diffusers.models.attention_processor import Attention
 from diffusers.models.autoencoders.autoencoder_kl_qwenimage import QwenImageDecoder3d, QwenImageEncoder3d
-from diffusers.models.transformers.transformer_qwenimage import QwenEmbedLayer3DRope, QwenEmbedRope
+from diffusers.models.autoencoders.autoencoder_kl_qwenimage21 import QwenImage21Decoder3d, QwenImage21Encoder3d
+from diffusers.models.transformers.transformer_qwenimage import (
+    QwenEmbedLayer3DRope,
+    QwenEmbedRope,
+    QwenImageTransformerBlock,
+)
+from diffusers.models.transformers.transformer_qwenimage21 import QwenImage21Rope
 from torch import nn
 from transformers.modeling_outputs import BaseModelOutputWithPooling
 from transformers.models.qwen2_5_vl.modeling_qwen2_5_vl import (
     Qwen2_5_VLRotaryEmbedding,
     Qwen2_5_VLVisionRotaryEmbedding,
 )
+from transformers.models.qwen3_vl.modeling_qwen3_vl import Qwen3VLTextRotaryEmbedding, Qwen3VLVisionRotaryEmbedding
 
 # What is never a checkpoint: modules without arithmetic of their own, activations (their input and the next
 # module's output say enough), rotary tables, and modules whose output is another module's output again.
@@ -31,9 +38,14 @@ SKIPPED_TYPES = (
     Qwen2_5_VLVisionRotaryEmbedding,
     QwenImageDecoder3d,
     QwenImageEncoder3d,
+    QwenImage21Rope,
+    Qwen3VLTextRotaryEmbedding,
+    Qwen3VLVisionRotaryEmbedding,
+    QwenImage21Decoder3d,
+    QwenImage21Encoder3d,
 )
 
-# component -> (module paths at level "blocks", all module paths); both must match fully.
+# component, with its family's suffix -> (module paths at level "blocks", all module paths); both must match fully.
 PATHS = {
     "text_encoder": (
         r"model\.language_model\.(embed_tokens|norm|layers\.\d+)",
@@ -56,7 +68,23 @@ PATHS = {
         r"quant_conv|encoder\.(conv_in|down_blocks\.\d+|mid_block|norm_out|conv_out)",
         r"quant_conv|encoder\..+",
     ),
+    "text_encoder-2.1": (
+        r"model\.language_model\.(embed_tokens|layers\.\d+)",
+        # The pipeline takes what the final norm reads; what it returns is used by nobody.
+        r"model\.language_model\.(?!norm$)(?!.*\bact_fn$).+",
+    ),
+    "vision-2.1": (
+        r"model\.visual(\.(patch_embed|blocks\.\d+|merger|deepstack_merger_list\.\d+))?",
+        # The table of positions returns four neighbours of each patch, before they are weighed.
+        r"model\.visual(?!.*\bact_fn$)(?!\.patch_embed\.)(?!\.pos_embed$).*",
+    ),
+    "transformer-2.1": (
+        r"img_in|txt_in|time_text_embed|modulation\.1|transformer_blocks\.\d+|norm_out|proj_out",
+        r".+",
+    ),
 }
+PATHS["vae_decode-2.1"] = PATHS["vae_decode"]
+PATHS["vae_encode-2.1"] = PATHS["vae_encode"]
 
 
 class PassRecorder:
@@ -98,7 +126,7 @@ def _record_output(recorder, path, level):
 
 
 def _record_block(recorder, path, level):
-    """A transformer block returns (text stream, image stream), in this order."""
+    """A block of two streams returns (text stream, image stream), in this order."""
 
     def hook(_module, _args, output):
         txt, img = output
@@ -117,6 +145,5 @@ def attach(component, module, recorder, choice):
         level = "blocks" if re.fullmatch(blocks, path) else "all"
         if not choice.needs(level):
             continue
-        is_block = re.fullmatch(r"transformer_blocks\.\d+", path)
-        make_hook = _record_block if is_block else _record_output
+        make_hook = _record_block if isinstance(child, QwenImageTransformerBlock) else _record_output
         child.register_forward_hook(make_hook(recorder, path, level))

@@ -29,13 +29,16 @@ from random_model import write_json
 EXPORTER = (
     "attention_weights.py",
     "block_taps.py",
+    "block_taps_21.py",
     "checkpoint_choice.py",
     "checkpoint_store.py",
     "export.py",
+    "image_21.py",
     "module_taps.py",
     "noise_floor.py",
     "official_pipelines.py",
     "picture_to_image.py",
+    "processor_21.py",
     "input_pictures.py",
     "text_to_image.py",
 )
@@ -73,7 +76,8 @@ def export_case(cases, case, work):
     (folder / "ref.stamp.json").unlink(missing_ok=True)
     export(export_arguments(input_pictures.write_inputs(case, folder), model, folder / "ref"))
     settings = json.loads((folder / "ref" / "manifest.json").read_text(encoding="utf-8"))
-    known = {key: settings[key] for key in ("width", "height", "images", "mask", "strength") if key in settings}
+    keys = ("width", "height", "steps", "images", "mask", "strength", "sigmas")
+    known = {key: settings[key] for key in keys if key in settings}
     write_json(folder / "case.json", {key: str(model) if key == "model" else case[key] for key in KEYS} | known)
     # Written last: an export that was interrupted is not up to date.
     write_json(folder / "ref.stamp.json", stamp)

@@ -1,7 +1,7 @@
 """Runs an official pipeline that starts from pictures once and records its checkpoints."""
 
 import official_pipelines
-from module_taps import PassRecorder, attach
+from module_taps import PassRecorder
 from text_to_image import TextToImage
 
 
@@ -28,27 +28,32 @@ class PictureToImage(TextToImage):
 
         def begin(_module, _args, kwargs):
             # The negative prompt comes with the same pictures: their features are the same again.
-            if self._text_calls == 1:
+            if self._text_calls == 1 and "pixel_values" in kwargs:
                 self._save("pixel_values", kwargs["pixel_values"])
                 self._save("image_grid_thw", kwargs["image_grid_thw"])
                 recorder.begin("text_encoder")
 
         # After the hook that counts the calls: it was registered first.
         encoder.register_forward_pre_hook(begin, with_kwargs=True)
-        attach("vision", encoder, recorder, self._choice)
+        self._attach_vision(recorder)
         encoder.model.visual.register_forward_hook(lambda *_: recorder.end())
+
+    def _attach_vision(self, recorder):
+        self._attach("vision", self._pipe.text_encoder, recorder)
 
     def _tap_positions(self):
         def begin(_module, _args, kwargs):
             prefix = "negative_" if self._passes[self._text_calls - 1] else ""
-            self._save(f"{prefix}position_ids", kwargs["position_ids"])
+            # Without a picture the language model counts by itself.
+            if kwargs["position_ids"] is not None:
+                self._save(f"{prefix}position_ids", kwargs["position_ids"])
 
         self._pipe.text_encoder.model.language_model.register_forward_pre_hook(begin, with_kwargs=True)
 
     def _tap_vae_encoder(self):
         vae = self._pipe.vae
         recorder = PassRecorder(self._store, self._choice)
-        attach("vae_encode", vae, recorder, self._choice)
+        self._attach("vae_encode", vae, recorder)
         original = vae.encode
 
         def encode(x, **kwargs):
@@ -86,7 +91,7 @@ class PictureToImage(TextToImage):
         def prepare(*args, **kwargs):
             result = original(*args, **kwargs)
             latents = result[0] if isinstance(result, tuple) else result
-            if not self._kind.strength:
+            if not self._kind.strength and result[1] is not None:
                 self._save("image_latents", result[1])
             self._save("initial_latents_packed", latents)
             return result

@@ -8,14 +8,13 @@ import json
 import shutil
 from pathlib import Path
 
-import torch
 from diffusers import AutoencoderKLQwenImage, FlowMatchEulerDiscreteScheduler, QwenImageTransformer2DModel
-from torch import nn
 from transformers import AutoTokenizer, Qwen2_5_VLConfig, Qwen2_5_VLForConditionalGeneration
 
 import environment
+import random_model_21
 import random_spec
-import random_weights
+from random_files import latent_scale, save, write_json
 
 TOKENIZER = Path(__file__).resolve().parents[2] / "models" / "tiny" / "tokenizer"
 COMPONENTS = {
@@ -37,19 +36,6 @@ PROCESSOR = {
     "patch_size": 14,
     "temporal_patch_size": 2,
 }
-# Diffusers' and transformers' own defaults, larger than any model made here: one file.
-NO_SHARDS = "10GB"
-
-
-def write_json(path, value):
-    path.write_text(json.dumps(value, indent=2) + "\n", encoding="utf-8")
-
-
-def save(model, folder, spec, seed, **options):
-    random_weights.fill(model, seed)
-    # The plain cast: the models' own to() warns about layers to keep in float32, of which these have none.
-    nn.Module.to(model, getattr(torch, spec["dtype"]))
-    model.save_pretrained(folder, max_shard_size=spec["max_shard_size"] or NO_SHARDS, **options)
 
 
 def write_transformer(folder, spec):
@@ -66,16 +52,7 @@ def write_transformer(folder, spec):
 
 def write_vae(folder, spec):
     seed = spec["seed"] + 1
-    generator = torch.Generator().manual_seed(seed)
-    z_dim = spec["vae"]["z_dim"]
-    mean = 0.3 * torch.randn(z_dim, generator=generator)
-    std = 0.5 + torch.rand(z_dim, generator=generator)
-    model = AutoencoderKLQwenImage(
-        latents_mean=[round(value, 4) for value in mean.tolist()],
-        latents_std=[round(value, 4) for value in std.tolist()],
-        **spec["vae"],
-    )
-    save(model, folder, spec, seed)
+    save(AutoencoderKLQwenImage(**latent_scale(spec["vae"]["z_dim"], seed), **spec["vae"]), folder, spec, seed)
 
 
 def text_encoder_config(spec, tokenizer):
@@ -138,6 +115,13 @@ def write_model(out, spec, tokenizer_folder=TOKENIZER):
     if out.exists() and any(out.iterdir()):
         raise SystemExit(f"{out} is not empty")
     out.mkdir(parents=True, exist_ok=True)
+    if random_spec.is_21(spec):
+        random_model_21.write(out, spec, tokenizer_folder)
+    else:
+        write_first_family(out, spec, tokenizer_folder)
+
+
+def write_first_family(out, spec, tokenizer_folder):
     shutil.copytree(tokenizer_folder, out / "tokenizer")
     tokenizer = AutoTokenizer.from_pretrained(out / "tokenizer")
     write_transformer(out / "transformer", spec)

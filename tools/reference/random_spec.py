@@ -4,6 +4,8 @@ import copy
 import json
 import math
 
+import random_spec_21
+
 DTYPES = ("float32", "float16", "bfloat16")
 STYLES = ("nested", "flat")
 
@@ -246,6 +248,7 @@ PRESETS = {
         "vision": {"depth": 1, "hidden_size": 8, "intermediate_size": 12, "num_heads": 1},
         "vae": {"base_dim": 3, "dim_mult": [1, 2, 3, 3]},
     },
+    **random_spec_21.PRESETS,
 }
 
 
@@ -259,8 +262,14 @@ def merge(spec, changes):
     return merged
 
 
+def is_21(spec):
+    """Whether it is a Qwen-Image-2.1 model: another architecture, with a spec of its own."""
+    return spec["pipeline"] == random_spec_21.PIPELINE
+
+
 def make(preset="default", changes=None):
-    spec = merge(merge(DEFAULT, PRESETS[preset]), changes or {})
+    base = random_spec_21.DEFAULT if preset in random_spec_21.PRESETS else DEFAULT
+    spec = merge(merge(base, PRESETS[preset]), changes or {})
     check(spec)
     return spec
 
@@ -284,22 +293,28 @@ def check(spec):
         problems.append("axes_dims_rope must add up to attention_head_dim")
     if any(axis % 2 for axis in transformer["axes_dims_rope"]):
         problems.append("axes_dims_rope must be even")
-    if text["hidden_size"] % text["num_attention_heads"]:
-        problems.append("the text encoder's hidden_size must be a multiple of its heads")
     if text["num_attention_heads"] % text["num_key_value_heads"]:
         problems.append("the text encoder's heads must be a multiple of its key/value heads")
     if text["vocab_size"] < 1024:
         problems.append("vocab_size must be at least 1024: the tokenizer is the embedded model's")
-    if len(spec["vae"]["temperal_downsample"]) != len(spec["vae"]["dim_mult"]) - 1:
-        problems.append("temperal_downsample must be one shorter than dim_mult")
     if spec["vision"]["hidden_size"] % (4 * spec["vision"]["num_heads"]):
         problems.append("the vision tower's heads must be of a multiple of 4: rows and columns each turn pairs")
     if spec["dtype"] not in DTYPES:
         problems.append(f"dtype must be one of {', '.join(DTYPES)}")
-    if spec["text_encoder_style"] not in STYLES:
-        problems.append(f"text_encoder_style must be one of {', '.join(STYLES)}")
+    problems += random_spec_21.problems(spec) if is_21(spec) else first_family_problems(spec)
     if problems:
         raise SystemExit("; ".join(problems))
+
+
+def first_family_problems(spec):
+    problems = []
+    if spec["text_encoder"]["hidden_size"] % spec["text_encoder"]["num_attention_heads"]:
+        problems.append("the text encoder's hidden_size must be a multiple of its heads")
+    if len(spec["vae"]["temperal_downsample"]) != len(spec["vae"]["dim_mult"]) - 1:
+        problems.append("temperal_downsample must be one shorter than dim_mult")
+    if spec["text_encoder_style"] not in STYLES:
+        problems.append(f"text_encoder_style must be one of {', '.join(STYLES)}")
+    return problems
 
 
 def mrope_section(head_dim):

@@ -3,13 +3,27 @@
 import math
 
 import torch
+from diffusers.models.transformers.transformer_qwenimage21 import QwenImage21ZeroCenterRMSNorm
 from torch import nn
 
 # The last layer of the VAE's decoder paints pixels in [-1, 1]; a unit gain would clamp most of them.
 GAINS = {"decoder.conv_out": 0.6}
+# Without a bias, scales and gates come from the time embedding alone, whose activation leaves it small.
+GAINS_WITHOUT_BIAS = {"modulation.1": 3.0, "norm_out.linear": 2.0}
 # A residual branch adds to a stream; a smaller gain keeps the sum of many in range.
 BRANCH_GAIN = 0.7
-BRANCHES = (".conv2", ".attentions.0.proj", ".attn.proj", ".o_proj", ".down_proj", ".to_out.0", ".to_add_out", ".net.2")
+BRANCHES = (
+    ".conv2",
+    ".attentions.0.proj",
+    ".attn.proj",
+    ".mlp.linear_fc2",
+    ".o_proj",
+    ".down_proj",
+    ".to_out.0",
+    ".to_add_out",
+    ".net.2",
+    ".img_mlp.out",
+)
 # Gates, shifts and scales must be far from zero, or the branches they steer would not show in the output.
 BIAS_STD = 0.1
 MODULATION_BIAS_STD = 0.3
@@ -24,9 +38,11 @@ def _fan_in(module):
     return math.prod(weight.shape[1:])
 
 
-def _gain(path):
+def _gain(path, module):
     if path in GAINS:
         return GAINS[path]
+    if path in GAINS_WITHOUT_BIAS and module.bias is None:
+        return GAINS_WITHOUT_BIAS[path]
     if path.endswith(BRANCHES):
         return BRANCH_GAIN
     return 1.0
@@ -49,13 +65,15 @@ def fill(model, seed):
         if isinstance(module, nn.Embedding):
             _normal(module.weight, 0.0, 1.0, generator)
         elif isinstance(module, (nn.Linear, nn.Conv2d, nn.Conv3d)):
-            _normal(module.weight, 0.0, _gain(path) / math.sqrt(_fan_in(module)), generator)
+            _normal(module.weight, 0.0, _gain(path, module) / math.sqrt(_fan_in(module)), generator)
             if module.bias is not None:
                 is_modulation = path.endswith(("img_mod.1", "txt_mod.1", "norm_out.linear"))
                 _normal(module.bias, 0.0, MODULATION_BIAS_STD if is_modulation else BIAS_STD, generator)
         elif "norm" in type(module).__name__.lower():
+            # A weight that is stored as its distance from 1 lies around 0.
+            mean = 0.0 if isinstance(module, QwenImage21ZeroCenterRMSNorm) else 1.0
             for name, parameter in parameters.items():
-                _normal(parameter, 0.0 if name == "bias" else 1.0, 0.2, generator)
+                _normal(parameter, 0.0 if name == "bias" else mean, 0.2, generator)
         else:
             raise RuntimeError(f"no rule for {path}, a {type(module).__name__}")
         filled.update(id(parameter) for parameter in parameters.values())

@@ -21,7 +21,8 @@ def call(pipe, args, **noise):
 
 def check_literal(pipe, prompt):
     """The engine reads a prompt as plain text; the reference would turn "<|im_start|>" into a control token."""
-    found = sorted(token for token in pipe.tokenizer.get_added_vocab() if token in prompt)
+    tokenizer = getattr(pipe, "tokenizer", None) or pipe.processor.tokenizer
+    found = sorted(token for token in tokenizer.get_added_vocab() if token in prompt)
     if found:
         raise SystemExit(
             f"the prompt contains {', '.join(found)}, which the reference reads as control tokens and the engine "
@@ -37,6 +38,8 @@ def check_size(pipe, width, height):
 
 class TextToImage:
     """Wraps the seams of one pipeline (encoder, transformer, scheduler, VAE) so that each tells what passes."""
+
+    make_block_taps = BlockTaps
 
     def __init__(self, kind, pipe, store, choice, guided):
         self._kind = kind
@@ -72,14 +75,21 @@ class TextToImage:
             recorder.begin(f"text_encoder{suffix}")
 
         encoder.register_forward_pre_hook(begin, with_kwargs=True)
-        attach("text_encoder", encoder, recorder, self._choice)
+        self._attach_text_encoder(recorder)
         encoder.register_forward_hook(lambda *_: recorder.end())
+
+    def _attach_text_encoder(self, recorder):
+        self._attach("text_encoder", self._pipe.text_encoder, recorder)
+
+    def _attach(self, component, module, recorder):
+        attach(f"{component}{self._kind.family}", module, recorder, self._choice)
 
     def _tap_prompt(self):
         original = self._pipe.encode_prompt
 
         def encode_prompt(*args, **kwargs):
-            embeds, mask = original(*args, **kwargs)
+            result = original(*args, **kwargs)
+            embeds, mask = result[:2]
             prefix = "negative_" if self._passes[self._prompt_calls] else ""
             self._prompt_calls += 1
             self._save(f"{prefix}prompt_embeds", embeds)
@@ -87,7 +97,7 @@ class TextToImage:
             ones = torch.ones(embeds.shape[:2])
             saved = ones if mask is None else mask
             self._save(f"{prefix}prompt_embeds_mask", saved.to(torch.uint8))
-            return embeds, mask
+            return result
 
         self._pipe.encode_prompt = encode_prompt
 
@@ -99,16 +109,18 @@ class TextToImage:
             step, index = divmod(self._transformer_calls, len(self._passes))
             self._transformer_calls += 1
             if index == 0:
-                # The pictures that an edit starts from stand behind the latents.
-                tokens = math.prod(kwargs["img_shapes"][0][0])
-                self._save(f"packed_latents_step{step}", kwargs["hidden_states"][:, :tokens])
+                self._save(f"packed_latents_step{step}", self._latents(kwargs))
             recorder.begin(f"transformer/step{step:03d}{self._passes[index]}")
 
         transformer.register_forward_pre_hook(begin, with_kwargs=True)
-        attach("transformer", transformer, recorder, self._choice)
+        self._attach("transformer", transformer, recorder)
         if self._choice.needs("all"):
-            BlockTaps(transformer, recorder)
+            self.make_block_taps(transformer, recorder)
         transformer.register_forward_hook(lambda *_: recorder.end())
+
+    def _latents(self, kwargs):
+        """The pictures that an edit starts from stand behind the latents."""
+        return kwargs["hidden_states"][:, : math.prod(kwargs["img_shapes"][0][0])]
 
     def _tap_scheduler(self):
         scheduler = self._pipe.scheduler
@@ -137,7 +149,7 @@ class TextToImage:
     def _tap_vae(self):
         vae = self._pipe.vae
         recorder = PassRecorder(self._store, self._choice)
-        attach("vae_decode", vae, recorder, self._choice)
+        self._attach("vae_decode", vae, recorder)
         original = vae.decode
 
         def decode(z, **kwargs):
@@ -159,7 +171,7 @@ class TextToImage:
 
     @torch.no_grad()
     def decode_tiled(self, tiling):
-        """The VAE alone once more on the same latents; unlike the plain decode, diffusers leaves it unclamped."""
+        """The VAE alone once more on the same latents; the first family's is then not clamped, unlike the plain decode."""
         self._pipe.vae.enable_tiling(**tiling)
         image = self._plain_decode(self._pre_decode_latents, return_dict=False)[0]
         self._save("image_tiled", image[:, :, 0])

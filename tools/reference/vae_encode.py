@@ -2,16 +2,17 @@
 
 import numpy as np
 import torch
-from diffusers import AutoencoderKLQwenImage
+from diffusers import AutoencoderKLQwenImage, AutoencoderKLQwenImage21
 
+import official_pipelines
 from module_taps import PassRecorder, attach
 
 
-def read_picture(path):
-    """A float32 array [1,3,H,W] in [-1,1]."""
+def read_picture(path, channels):
+    """A float32 array [1,CHANNELS,H,W] in [-1,1]."""
     picture = np.load(path, allow_pickle=False)
-    if picture.ndim != 4 or picture.shape[:2] != (1, 3):
-        raise SystemExit(f"{path}: shape {picture.shape}, expected (1, 3, H, W)")
+    if picture.ndim != 4 or picture.shape[:2] != (1, channels):
+        raise SystemExit(f"{path}: shape {picture.shape}, expected (1, {channels}, H, W)")
     if not np.abs(picture).max() <= 1:
         raise SystemExit(f"{path}: values outside [-1, 1]")
     return torch.from_numpy(picture.astype(np.float32))
@@ -23,12 +24,14 @@ def run(args, dtype, store, choice, tiling):
         if choice.wants(name, "boundaries"):
             store.save(name, tensor)
 
-    vae = AutoencoderKLQwenImage.from_pretrained(args.model, subfolder="vae", dtype=dtype)
-    picture = read_picture(args.image[0])
+    kind = official_pipelines.KINDS[args.pipeline]
+    cls, channels = (AutoencoderKLQwenImage21, 4) if kind.is_21 else (AutoencoderKLQwenImage, 3)
+    vae = cls.from_pretrained(args.model, subfolder="vae", dtype=dtype)
+    picture = read_picture(args.image[0], channels)
     save("vae_encode/input", picture)
     frame = picture.to(dtype)[:, :, None]
     recorder = PassRecorder(store, choice)
-    attach("vae_encode", vae, recorder, choice)
+    attach(f"vae_encode{kind.family}", vae, recorder, choice)
 
     recorder.begin("vae_encode")
     posterior = vae.encode(frame).latent_dist
