@@ -120,6 +120,11 @@ void CpuOps::RmsNorm(const std::vector<float>& weight, float eps, Array& x) {
   qwen_image::RmsNorm(x.view, weight.data(), eps, x.view, compute_.pool);
 }
 
+void CpuOps::LayerNorm(const std::vector<float>& weight, const std::vector<float>& bias, float eps,
+                       Array& x) {
+  qwen_image::LayerNorm(x.view, weight.data(), bias.data(), eps, x.view, compute_.pool);
+}
+
 void CpuOps::Silu(Array& x) { qwen_image::Silu(x.view, x.view, compute_.pool); }
 
 void CpuOps::SiluMul(const Array& up, Array& gate) {
