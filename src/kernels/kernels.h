@@ -117,6 +117,9 @@ void Conv3x3(const Conv3x3Shape& shape, const Conv3x3Filter& filter, const Conv3
 // Row-wise normalisations of x [rows, cols] into y of the same shape, which may be x.
 // (x − mean) / √(variance + eps)
 void LayerNorm(ConstView x, float eps, View y, ThreadPool& pool);
+// The same, then · weight + bias; in one pass over memory.
+void LayerNorm(ConstView x, const float* weight /*[cols]*/, const float* bias /*[cols]*/, float eps, View y,
+               ThreadPool& pool);
 // x / √(mean(x²) + eps) · weight
 void RmsNorm(ConstView x, const float* weight /*[cols]*/, float eps, View y, ThreadPool& pool);
 // The same for every head of a token, in place.
@@ -156,6 +159,9 @@ void RmsNormRope(View x /*[tokens, heads · head_dim]*/, const float* weight /*[
                  const RopeAngles& angles, ThreadPool& pool);
 // Pairs are halves (i, i + head_dim / 2): the text encoder's rotate_half.
 void RopeHalves(View x /*[tokens, heads · head_dim]*/, const RopeAngles& angles, ThreadPool& pool);
+// RmsNormHeads, then RopeHalves, in one pass over memory; the same bits as the two one by one.
+void RmsNormRopeHalves(View x /*[tokens, heads · head_dim]*/, const float* weight /*[head_dim]*/, float eps,
+                       const RopeAngles& angles, ThreadPool& pool);
 
 // The instruction set in use, e.g. "AVX2", for reports.
 std::string InstructionSet();

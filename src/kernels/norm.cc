@@ -44,6 +44,14 @@ void LayerNormRows(ConstView x, float eps, View y) {
   }
 }
 
+void LayerNormAffineRows(ConstView x, const float* weight, const float* bias, float eps, View y) {
+  for (int64_t r = 0; r < x.rows; ++r) {
+    LayerNormRow(
+        x.row(r), x.cols, eps, y.row(r),
+        [](VF32 v, VF32 mul, VF32 add) HWY_ATTR { return hn::MulAdd(v, mul, add); }, weight, bias);
+  }
+}
+
 void LayerNormModulateRows(ConstView x, float eps, const float* scale, const float* shift, View y) {
   for (int64_t r = 0; r < x.rows; ++r) {
     LayerNormRow(
@@ -77,6 +85,7 @@ HWY_AFTER_NAMESPACE();
 namespace qwen_image {
 
 HWY_EXPORT(LayerNormRows);
+HWY_EXPORT(LayerNormAffineRows);
 HWY_EXPORT(LayerNormModulateRows);
 HWY_EXPORT(RmsNormRows);
 HWY_EXPORT(RmsNormHeadsRows);
@@ -97,6 +106,12 @@ void ForRows(ConstView x, View y, ThreadPool& pool, const Rows& rows) {
 
 void LayerNorm(ConstView x, float eps, View y, ThreadPool& pool) {
   ForRows(x, y, pool, [&](ConstView from, View to) { HWY_DYNAMIC_DISPATCH(LayerNormRows)(from, eps, to); });
+}
+
+void LayerNorm(ConstView x, const float* weight, const float* bias, float eps, View y, ThreadPool& pool) {
+  ForRows(x, y, pool, [&](ConstView from, View to) {
+    HWY_DYNAMIC_DISPATCH(LayerNormAffineRows)(from, weight, bias, eps, to);
+  });
 }
 
 void LayerNormModulate(ConstView x, float eps, const float* scale, const float* shift, View y,

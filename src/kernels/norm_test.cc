@@ -33,6 +33,26 @@ TEST(LayerNorm, MatchesReference) {
   });
 }
 
+TEST(LayerNorm, WithWeightAndBiasMatchesReference) {
+  ForEachTarget([] {
+    for (const auto& [rows, cols] : kSizes) {
+      for (float scale : kScales) {
+        SCOPED_TRACE(::testing::Message() << rows << " x " << cols);
+        const std::vector<float> x = Random(rows * cols, 1, scale);
+        const std::vector<float> weight = Random(cols, 2), bias = Random(cols, 3);
+        std::vector<float> got(x.size()), normed(x.size()), want(x.size());
+        LayerNorm(Rows(x, rows), weight.data(), bias.data(), 1e-6f, Rows(got, rows), FourThreads());
+        LayerNorm(Rows(x, rows), 1e-6f, Rows(normed, rows), FourThreads());
+        reference::LayerNorm(Rows(x, rows), weight.data(), bias.data(), 1e-6f, Rows(want, rows));
+        // The sum may cancel: what counts is the size of what is added.
+        ExpectNear(got, want, [&, c = cols](int64_t i) {
+          return Tolerance(std::abs(normed[i] * weight[i % c]) + std::abs(bias[i % c]), c);
+        });
+      }
+    }
+  });
+}
+
 // The residual stream of the last blocks: a few channels reach ± 4.5e7, and means that dwarf the deviations.
 TEST(LayerNorm, KeepsItsAccuracyAtHugeValuesAndOffsets) {
   const int64_t rows = 8, cols = 3072;
@@ -124,6 +144,9 @@ TEST(Norms, WorkInPlaceOnAnyThreadsAndKeepNotANumberInItsRow) {
   const Norm norms[] = {
       [](ConstView x, const float*, View y, ThreadPool& pool) { LayerNorm(x, 1e-6f, y, pool); },
       [](ConstView x, const float* weight, View y, ThreadPool& pool) { RmsNorm(x, weight, 1e-6f, y, pool); },
+      [](ConstView x, const float* weight, View y, ThreadPool& pool) {
+        LayerNorm(x, weight, weight, 1e-6f, y, pool);
+      },
       [](ConstView x, const float* weight, View y, ThreadPool& pool) {
         LayerNormModulate(x, 1e-6f, weight, weight, y, pool);
       },

@@ -188,6 +188,12 @@ void LayerNorm(ConstView x, float eps, View y) {
   }
 }
 
+void LayerNorm(ConstView x, const float* weight, const float* bias, float eps, View y) {
+  LayerNorm(x, eps, y);
+  Map(
+      y, [&](int64_t c, double v) { return v * weight[c] + bias[c]; }, y);
+}
+
 void RmsNorm(ConstView x, const float* weight, float eps, View y) {
   for (int64_t r = 0; r < x.rows; ++r) {
     const float* const row = x.row(r);
@@ -286,6 +292,11 @@ void RopeHalves(View x, const RopeAngles& angles) {
       }
     }
   }
+}
+
+void RmsNormRopeHalves(View x, const float* weight, float eps, const RopeAngles& angles) {
+  RmsNormHeads(x, weight, angles.head_dim, eps);
+  RopeHalves(x, angles);
 }
 
 }  // namespace qwen_image::reference

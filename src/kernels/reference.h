@@ -19,6 +19,7 @@ void Conv3x3(const Conv3x3Shape& shape, const WeightMatrix& weight, const Conv3x
              const float* bias, const float* residual, float* y);
 
 void LayerNorm(ConstView x, float eps, View y);
+void LayerNorm(ConstView x, const float* weight, const float* bias, float eps, View y);
 void RmsNorm(ConstView x, const float* weight, float eps, View y);
 void RmsNormHeads(View x, const float* weight, int64_t head_dim, float eps);
 void ChannelNorm(ConstView x, const float* gamma, View y);
@@ -35,5 +36,6 @@ void Gelu(ConstView x, View y);
 void RopeInterleaved(View x, const RopeAngles& angles);
 void RmsNormRope(View x, const float* weight, float eps, const RopeAngles& angles);
 void RopeHalves(View x, const RopeAngles& angles);
+void RmsNormRopeHalves(View x, const float* weight, float eps, const RopeAngles& angles);
 
 }  // namespace qwen_image::reference

@@ -82,23 +82,36 @@ void RmsNormRopeTokens(View x, const float* weight, float eps, const RopeAngles&
   }
 }
 
-void RopeHalvesTokens(View tokens, const RopeAngles& angles, int64_t begin, int64_t end) {
+HWY_INLINE void RotateHalves(const float* cos /*[half]*/, const float* sin, int64_t half, float* x) {
   const F32 d;
+  int64_t i = 0;
+  for (; i + kLanes <= half; i += kLanes) {
+    const VF32 a = hn::LoadU(d, x + i);
+    const VF32 b = hn::LoadU(d, x + half + i);
+    const VF32 co = hn::LoadU(d, cos + i);
+    const VF32 si = hn::LoadU(d, sin + i);
+    hn::StoreU(hn::NegMulAdd(b, si, hn::Mul(a, co)), d, x + i);
+    hn::StoreU(hn::MulAdd(a, si, hn::Mul(b, co)), d, x + half + i);
+  }
+  for (; i < half; ++i) RotatePair(cos[i], sin[i], x[i], x[half + i]);
+}
+
+void RopeHalvesTokens(View x, const RopeAngles& angles, int64_t begin, int64_t end) {
   const int64_t half = angles.head_dim / 2;
   for (int64_t t = begin; t < end; ++t) {
-    const float *cos = angles.cos + t * half, *sin = angles.sin + t * half;
-    float* x = tokens.row(t);
-    for (int64_t c = 0; c < tokens.cols; c += angles.head_dim, x += angles.head_dim) {
-      int64_t i = 0;
-      for (; i + kLanes <= half; i += kLanes) {
-        const VF32 a = hn::LoadU(d, x + i);
-        const VF32 b = hn::LoadU(d, x + half + i);
-        const VF32 co = hn::LoadU(d, cos + i);
-        const VF32 si = hn::LoadU(d, sin + i);
-        hn::StoreU(hn::NegMulAdd(b, si, hn::Mul(a, co)), d, x + i);
-        hn::StoreU(hn::MulAdd(a, si, hn::Mul(b, co)), d, x + half + i);
-      }
-      for (; i < half; ++i) RotatePair(cos[i], sin[i], x[i], x[half + i]);
+    for (int64_t c = 0; c < x.cols; c += angles.head_dim)
+      RotateHalves(angles.cos + t * half, angles.sin + t * half, half, x.row(t) + c);
+  }
+}
+
+void RmsNormRopeHalvesTokens(View x, const float* weight, float eps, const RopeAngles& angles, int64_t begin,
+                             int64_t end) {
+  const int64_t half = angles.head_dim / 2;
+  for (int64_t t = begin; t < end; ++t) {
+    for (int64_t c = 0; c < x.cols; c += angles.head_dim) {
+      float* const head = x.row(t) + c;
+      RmsNormRow(head, angles.head_dim, weight, eps, head);
+      RotateHalves(angles.cos + t * half, angles.sin + t * half, half, head);
     }
   }
 }
@@ -113,6 +126,7 @@ namespace qwen_image {
 HWY_EXPORT(RopeInterleavedTokens);
 HWY_EXPORT(RmsNormRopeTokens);
 HWY_EXPORT(RopeHalvesTokens);
+HWY_EXPORT(RmsNormRopeHalvesTokens);
 
 namespace {
 
@@ -139,6 +153,12 @@ void RmsNormRope(View x, const float* weight, float eps, const RopeAngles& angle
 void RopeHalves(View x, const RopeAngles& angles, ThreadPool& pool) {
   ForTokens(x, pool, [&](int64_t begin, int64_t end) {
     HWY_DYNAMIC_DISPATCH(RopeHalvesTokens)(x, angles, begin, end);
+  });
+}
+
+void RmsNormRopeHalves(View x, const float* weight, float eps, const RopeAngles& angles, ThreadPool& pool) {
+  ForTokens(x, pool, [&](int64_t begin, int64_t end) {
+    HWY_DYNAMIC_DISPATCH(RmsNormRopeHalvesTokens)(x, weight, eps, angles, begin, end);
   });
 }
 

@@ -46,24 +46,37 @@ TEST(Rope, MatchesReference) {
   });
 }
 
-TEST(RmsNormRope, IsRmsNormThenRopeInterleaved) {
+// A fused kernel, what it replaces after the norm, and its slow twin.
+struct NormAndRope {
+  void (*fused)(View, const float* weight, float eps, const RopeAngles&, ThreadPool&);
+  Rope rope;
+  void (*reference)(View, const float* weight, float eps, const RopeAngles&);
+};
+constexpr NormAndRope kNormAndRopes[] = {
+    {&RmsNormRope, &RopeInterleaved, &reference::RmsNormRope},
+    {&RmsNormRopeHalves, &RopeHalves, &reference::RmsNormRopeHalves},
+};
+
+TEST(RmsNormRope, IsRmsNormThenRope) {
   ForEachTarget([] {
-    for (const auto& [tokens, heads, head_dim] : kShapes) {
-      SCOPED_TRACE(::testing::Message() << tokens << " tokens, " << heads << " heads of " << head_dim);
-      const Angles angles(tokens, head_dim);
-      const std::vector<float> x = Random(tokens * heads * head_dim, 4, 5.0f), weight = Random(head_dim, 5);
-      const auto fused = [&](ThreadPool& pool) {
-        std::vector<float> y = x;
-        RmsNormRope(Rows(y, tokens), weight.data(), 1e-6f, angles.view, pool);
-        return y;
-      };
-      std::vector<float> separate = x, want = x;
-      RmsNorm(Rows(x, tokens * heads), weight.data(), 1e-6f, Rows(separate, tokens * heads), FourThreads());
-      RopeInterleaved(Rows(separate, tokens), angles.view, FourThreads());
-      ExpectSame(fused(FourThreads()), separate);
-      ExpectSame(fused(OneThread()), separate);
-      reference::RmsNormRope(Rows(want, tokens), weight.data(), 1e-6f, angles.view);
-      EXPECT_LE(Nmse(separate, want), 1e-12);
+    for (const NormAndRope& kernel : kNormAndRopes) {
+      for (const auto& [tokens, heads, head_dim] : kShapes) {
+        SCOPED_TRACE(::testing::Message() << tokens << " tokens, " << heads << " heads of " << head_dim);
+        const Angles angles(tokens, head_dim);
+        const std::vector<float> x = Random(tokens * heads * head_dim, 4, 5.0f), weight = Random(head_dim, 5);
+        const auto fused = [&](ThreadPool& pool) {
+          std::vector<float> y = x;
+          kernel.fused(Rows(y, tokens), weight.data(), 1e-6f, angles.view, pool);
+          return y;
+        };
+        std::vector<float> separate = x, want = x;
+        RmsNorm(Rows(x, tokens * heads), weight.data(), 1e-6f, Rows(separate, tokens * heads), FourThreads());
+        kernel.rope(Rows(separate, tokens), angles.view, FourThreads());
+        ExpectSame(fused(FourThreads()), separate);
+        ExpectSame(fused(OneThread()), separate);
+        kernel.reference(Rows(want, tokens), weight.data(), 1e-6f, angles.view);
+        EXPECT_LE(Nmse(separate, want), 1e-12);
+      }
     }
   });
 }

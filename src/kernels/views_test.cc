@@ -67,6 +67,10 @@ using P = ThreadPool;  // or the table below is unreadable
 const RowWise kRowWise[] = {
     {"LayerNorm", false,
      [](ConstView u, ConstView, const Others&, View y, P& p) { LayerNorm(u, 1e-6f, y, p); }},
+    {"LayerNorm with weight and bias", false,
+     [](ConstView u, ConstView, const Others& o, View y, P& p) {
+       LayerNorm(u, o.a.data(), o.b.data(), 1e-6f, y, p);
+     }},
     {"RmsNorm", false,
      [](ConstView u, ConstView, const Others& o, View y, P& p) { RmsNorm(u, o.a.data(), 1e-6f, y, p); }},
     {"RmsNormHeads", false,
@@ -98,6 +102,10 @@ const RowWise kRowWise[] = {
      }},
     {"RopeHalves", true,
      [](ConstView, ConstView, const Others& o, View y, P& p) { RopeHalves(y, o.angles(), p); }},
+    {"RmsNormRopeHalves", true,
+     [](ConstView, ConstView, const Others& o, View y, P& p) {
+       RmsNormRopeHalves(y, o.a.data(), 1e-6f, o.angles(), p);
+     }},
 };
 
 void ExpectSameApart(const RowWise& kernel, int64_t rows, int64_t heads, int64_t head_dim) {

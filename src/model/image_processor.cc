@@ -61,11 +61,10 @@ void RefuseOtherProcessors(const ConfigReader& config) {
   }
 }
 
-VisionProcessorConfig ParseConfig(const ConfigReader& config) {
+VisionProcessorConfig ParseConfig(const ConfigReader& config, VisionProcessorConfig c) {
   RefuseOtherProcessors(config);
   // A picture becomes 24 bytes a pixel, so this bounds what a config can make us allocate.
   constexpr int64_t kMaxPixels = 1 << 24;
-  VisionProcessorConfig c;
   if (config.Has("size")) {
     const ConfigReader size = config.Object("size");
     c.min_pixels = size.Int("shortest_edge", 1, kMaxPixels, c.min_pixels);
@@ -127,17 +126,31 @@ Tensor PreprocessMask(const GreyImage& mask, int64_t width, int64_t height, Thre
       Resize(mask, CutToScaleFactor(width), CutToScaleFactor(height), ResizeFilter::kLanczos, pool));
 }
 
-VisionProcessorConfig ReadVisionProcessorConfig(const std::filesystem::path& folder) {
+Image OverWhite(Image image) {
+  if (!image.has_alpha()) return image;
+  Image flat{.width = image.width, .height = image.height, .pixels = {}, .channels = 3};
+  const size_t count = image.pixels.size() / 4;
+  flat.pixels.resize(3 * count);
+  for (size_t i = 0; i < 3 * count; ++i) {
+    const uint32_t colour = image.pixels[i / 3 * 4 + i % 3], alpha = image.pixels[i / 3 * 4 + 3];
+    const uint32_t sum = 255 * (255 - alpha) + colour * alpha + 128;
+    flat.pixels[i] = static_cast<uint8_t>((sum + (sum >> 8)) >> 8);  // sum / 255, rounded
+  }
+  return flat;
+}
+
+VisionProcessorConfig ReadVisionProcessorConfig(const std::filesystem::path& folder,
+                                                const VisionProcessorConfig& defaults) {
   const std::filesystem::path nested = folder / "processor_config.json";
   if (std::filesystem::exists(nested)) {
     const Json json = ReadJsonFile(nested);
     const ConfigReader config(json, nested.string());
-    if (config.Has("image_processor")) return ParseConfig(config.Object("image_processor"));
+    if (config.Has("image_processor")) return ParseConfig(config.Object("image_processor"), defaults);
   }
   const std::filesystem::path plain = folder / "preprocessor_config.json";
-  if (!std::filesystem::exists(plain)) return {};
+  if (!std::filesystem::exists(plain)) return defaults;
   const Json json = ReadJsonFile(plain);
-  return ParseConfig(ConfigReader(json, plain.string()));
+  return ParseConfig(ConfigReader(json, plain.string()), defaults);
 }
 
 ImageSize SmartResize(ImageSize size, const VisionProcessorConfig& config) {
@@ -196,6 +209,16 @@ VisionPatches PreprocessForVision(const Image& image, const VisionProcessorConfi
     }
   });
   return out;
+}
+
+Tensor JoinPatches(std::span<const VisionPatches> pictures) {
+  int64_t patches = 0;
+  for (const VisionPatches& picture : pictures) patches += picture.pixel_values.dim(0);
+  Tensor joined({patches, pictures.front().pixel_values.dim(1)});
+  float* to = joined.data();
+  for (const VisionPatches& picture : pictures)
+    to = std::copy_n(picture.pixel_values.data(), picture.pixel_values.size(), to);
+  return joined;
 }
 
 }  // namespace qwen_image

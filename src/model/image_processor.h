@@ -5,6 +5,7 @@
 #include <array>
 #include <cstdint>
 #include <filesystem>
+#include <span>
 
 #include "core/tensor.h"
 #include "core/threads.h"
@@ -22,7 +23,11 @@ Tensor PreprocessForVae(const Image& image, int64_t width, int64_t height, Threa
 // [1, 1, height, width].
 Tensor PreprocessMask(const GreyImage& mask, int64_t width, int64_t height, ThreadPool& pool);
 
-// Of Qwen2-VL's image processor, with transformers' names. The defaults are the published models'.
+// A picture with alpha as it looks on white paper, with the bits of Pillow's Image.paste; one without stays
+// as it is.
+Image OverWhite(Image image);
+
+// Of Qwen2-VL's image processor, with transformers' names. The defaults are those of Qwen2.5-VL as published.
 struct VisionProcessorConfig {
   int64_t min_pixels = 56 * 56;
   int64_t max_pixels = 28 * 28 * 16384;
@@ -35,8 +40,9 @@ struct VisionProcessorConfig {
 };
 
 // From the "image_processor" of processor_config.json (transformers 5) or else from preprocessor_config.json
-// in `folder`; the defaults if it has neither. Throws Error kBadInput.
-VisionProcessorConfig ReadVisionProcessorConfig(const std::filesystem::path& folder);
+// in `folder`; what they do not say, as in `defaults`. Throws Error kBadInput.
+VisionProcessorConfig ReadVisionProcessorConfig(const std::filesystem::path& folder,
+                                                const VisionProcessorConfig& defaults = {});
 
 struct ImageSize {
   int64_t width = 0;
@@ -56,5 +62,8 @@ struct VisionPatches {
 
 // Bicubic to SmartResize's size, rescaled, normalised, and cut into patches.
 VisionPatches PreprocessForVision(const Image& image, const VisionProcessorConfig& config, ThreadPool& pool);
+
+// The pixel_values of several pictures, one after the other.
+Tensor JoinPatches(std::span<const VisionPatches> pictures);
 
 }  // namespace qwen_image

@@ -174,6 +174,11 @@ void CpuOps::Tanh(Array& x) {
   }
 }
 
+void CpuOps::LayerNorm(const std::vector<float>& weight, const std::vector<float>& bias, float eps,
+                       Array& x) {
+  qwen_image::LayerNorm(x.view, weight.data(), bias.data(), eps, x.view, compute_.pool);
+}
+
 void CpuOps::Silu(Array& x) { qwen_image::Silu(x.view, x.view, compute_.pool); }
 
 void CpuOps::SiluMul(const Array& up, Array& gate) {

@@ -96,14 +96,16 @@ void CpuOps::NormAndRotate(std::span<const NormRope> inputs, const Tap& tap) {
   };
   for (const NormRope& n : inputs) {
     if (fuses(n)) {
-      RmsNormRope(n.x->view, n.weight->data(), n.eps, angles_of(n), compute_.pool);
+      const auto fused = n.pairs == NormRope::Pairs::kHalves ? RmsNormRopeHalves : RmsNormRope;
+      fused(n.x->view, n.weight->data(), n.eps, angles_of(n), compute_.pool);
     } else {
       RmsNormHeads(n.x->view, n.weight->data(), static_cast<int64_t>(n.weight->size()), n.eps, compute_.pool);
       show(n.norm, n);
     }
   }
   for (const NormRope& n : inputs) {
-    if (!fuses(n)) RopeInterleaved(n.x->view, angles_of(n), compute_.pool);
+    const auto rotate = n.pairs == NormRope::Pairs::kHalves ? RopeHalves : RopeInterleaved;
+    if (!fuses(n)) rotate(n.x->view, angles_of(n), compute_.pool);
     show(n.rotated, n);
   }
 }

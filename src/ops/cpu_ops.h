@@ -31,6 +31,8 @@ class CpuOps : public Ops {
 
   void Multiply(const Linear& layer, const Array& x, Array& y) override;
   void RmsNorm(const std::vector<float>& weight, float eps, Array& x) override;
+  void LayerNorm(const std::vector<float>& weight, const std::vector<float>& bias, float eps,
+                 Array& x) override;
   void Silu(Array& x) override;
   void Tanh(Array& x) override;
   void SiluMul(const Array& up, Array& gate) override;
@@ -70,6 +72,7 @@ class CpuOps : public Ops {
   PreparedInput Prepare(const Projection& projection, Memory& memory, const Tap& tap);
   PreparedInput Prepare(ConstView x, const Linear& layer, Memory& memory);
   const float* ShiftOf(const Modulation& modulation, const ModulatedRows& span, int64_t cols) const;
+  void Normalize(const Norm& norm, ConstView x, View to);
   void NormAndModulate(const Projection& projection, View to, const Tap& tap);
   const float* NormedRow(const Projection& projection, int64_t row, float* buffer);
   Int8Activations& Quantize(const Linear& layer, int64_t rows, const RowSource& source, Memory& memory);

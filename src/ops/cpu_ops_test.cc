@@ -97,6 +97,41 @@ TEST_P(CpuOpsTest, AViewHasTheBitsOfACopy) {
   }
 }
 
+// What is fused into an operation is what the operation of that name computes.
+TEST_P(CpuOpsTest, FusedNormsAreTheNormsThemselves) {
+  const std::vector<float> weight = testing::Random(64, 1), bias = testing::Random(64, 2);
+  const std::vector<float> head_weight = testing::Random(8, 3);
+  const Linear& layer = layers_.Get(48, 64);
+  ThreadPool pool(2);
+  const CancelFlag never;
+  const Compute compute{pool, never};
+  const std::unique_ptr<Ops> ops = CpuBackend()->Start(compute);
+  const Tensor values = testing::RandomTensor({1, 7, 64}, 4);
+
+  Array x = ops->FromHost(values), fused = ops->New({1, 7, 48}), apart = ops->New({1, 7, 48});
+  const Projection projection{.x = &x,
+                              .norm = {Norm::Kind::kLayer, 1e-6f, &weight, "norm", &bias},
+                              .products = {{&layer, "product", &fused}}};
+  ops->Project({&projection, 1}, Tap());
+  ops->LayerNorm(weight, bias, 1e-6f, x);
+  ops->Multiply(layer, x, apart);
+  std::vector<Tensor> got, want;
+  got.push_back(ops->ToHost(fused));
+  want.push_back(ops->ToHost(apart));
+
+  const Rope rope = testing::RandomRope(*ops, 7, 4);
+  Array rotated = ops->FromHost(values), heads = ops->FromHost(values);
+  const NormRope input{&rotated, &head_weight, 1e-6f, &rope, "norm", "rope", NormRope::Pairs::kHalves};
+  ops->NormAndRotate({&input, 1}, Tap());
+  Array each = ops->Reshaped(heads, {56, 8});
+  ops->RmsNorm(head_weight, 1e-6f, each);
+  heads = ops->Reshaped(each, {1, 7, 64});
+  ops->RotateHalves(rope, heads);
+  got.push_back(ops->ToHost(rotated));
+  want.push_back(ops->ToHost(heads));
+  ExpectSameBits(got, want);
+}
+
 std::string KindName(const ::testing::TestParamInfo<TestLayers::Kind>& info) {
   constexpr const char* kNames[] = {"Plain", "PlainWithLora", "Int8", "Int8WithLora"};
   return kNames[static_cast<size_t>(info.param)];

@@ -28,6 +28,9 @@ float* PartOf(const Modulation& modulation, const ModulatedRows& span, int64_t p
   return modulation.values->view.row(span.row) + part * cols;
 }
 
+// One kernel computes it together with a modulation.
+bool IsPlainLayerNorm(const Norm& norm) { return norm.kind == Norm::Kind::kLayer && !norm.bias; }
+
 // Whether the product itself ends with the GELU.
 bool FusesGelu(const Projection& p, const Product& product, const Tap& tap) {
   return p.activation == Activation::kGeluTanh && product.layer->int8_group > 0 &&
@@ -96,15 +99,24 @@ const float* CpuOps::ShiftOf(const Modulation& modulation, const ModulatedRows& 
                                                : PartOf(modulation, span, modulation.shift, cols);
 }
 
+void CpuOps::Normalize(const Norm& norm, ConstView x, View to) {
+  if (norm.kind == Norm::Kind::kRms) {
+    qwen_image::RmsNorm(x, norm.weight->data(), norm.eps, to, compute_.pool);
+  } else if (norm.bias) {
+    qwen_image::LayerNorm(x, norm.weight->data(), norm.bias->data(), norm.eps, to, compute_.pool);
+  } else {
+    qwen_image::LayerNorm(x, norm.eps, to, compute_.pool);
+  }
+}
+
 void CpuOps::NormAndModulate(const Projection& p, View to, const Tap& tap) {
   const ConstView x = p.x->view;
   const bool modulated = p.modulation.values != nullptr;
-  const bool together = modulated && p.norm.kind == Norm::Kind::kLayer && !Wants(tap, p.norm.name);
+  const bool together = modulated && IsPlainLayerNorm(p.norm) && !Wants(tap, p.norm.name);
   ThreadPool& pool = compute_.pool;
   ConstView normed = x;
   if (!together && p.norm.kind != Norm::Kind::kNone) {
-    if (p.norm.kind == Norm::Kind::kLayer) LayerNorm(x, p.norm.eps, to, pool);
-    if (p.norm.kind == Norm::Kind::kRms) qwen_image::RmsNorm(x, p.norm.weight->data(), p.norm.eps, to, pool);
+    Normalize(p.norm, x, to);
     if (p.norm.name) tap(p.norm.name, to.data, p.x->shape);
     normed = to;
   }
@@ -127,19 +139,17 @@ void CpuOps::NormAndModulate(const Projection& p, View to, const Tap& tap) {
 const float* CpuOps::NormedRow(const Projection& p, int64_t row, float* buffer) {
   const ConstView x = p.x->view.Rows(row, 1);
   const View to = {buffer, 1, x.cols};
+  const bool together = p.modulation.values && IsPlainLayerNorm(p.norm);
   ConstView normed = x;
-  if (p.norm.kind == Norm::Kind::kRms) {
-    qwen_image::RmsNorm(x, p.norm.weight->data(), p.norm.eps, to, compute_.pool);
-    normed = to;
-  } else if (p.norm.kind == Norm::Kind::kLayer && !p.modulation.values) {
-    LayerNorm(x, p.norm.eps, to, compute_.pool);
+  if (!together && p.norm.kind != Norm::Kind::kNone) {
+    Normalize(p.norm, x, to);
     normed = to;
   }
   if (!p.modulation.values) return normed.data;
   const ModulatedRows& span = SpanOf(p.modulation, row);
   const float* const shift = ShiftOf(p.modulation, span, x.cols);
   const float* const scale = PartOf(p.modulation, span, p.modulation.scale, x.cols);
-  if (p.norm.kind == Norm::Kind::kLayer) {
+  if (together) {
     LayerNormModulate(x, p.norm.eps, scale, shift, to, compute_.pool);
   } else {
     Modulate(normed, scale, shift, to, compute_.pool);

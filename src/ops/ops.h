@@ -29,12 +29,13 @@ using Joint = std::vector<Array>;
 struct Norm {
   enum class Kind {
     kNone,
-    kLayer,  // (x − mean) / √(variance + eps)
+    kLayer,  // (x − mean) / √(variance + eps), and · weight + bias where they are given
     kRms,    // x / √(mean(x²) + eps) · weight
   } kind = Kind::kNone;
   float eps = 0;
-  const std::vector<float>* weight = nullptr;  // [cols], of kRms
+  const std::vector<float>* weight = nullptr;  // [cols], of kRms, and of kLayer together with a bias
   const char* name = nullptr;                  // of the checkpoint
+  const std::vector<float>* bias = nullptr;    // [cols], of kLayer
 };
 
 // Rows of one array that a row of a modulation belongs to.
@@ -104,13 +105,18 @@ struct Rope {
   Array cos, sin;  // [tokens, head_dim / 2]
 };
 
-// Every head of x [1, tokens, heads · head_dim] is normalised (kRms) and its pairs (2i, 2i + 1) are rotated.
+// Every head of x [1, tokens, heads · head_dim] is normalised (kRms) and its pairs are rotated.
 struct NormRope {
+  enum class Pairs {
+    kNeighbours,  // (2i, 2i + 1)
+    kHalves,      // (i, i + head_dim / 2)
+  };
   Array* x = nullptr;
   const std::vector<float>* weight = nullptr;  // [head_dim]
   float eps = 0;
   const Rope* rope = nullptr;                      // for these tokens
   const char *norm = nullptr, *rotated = nullptr;  // checkpoints, [1, tokens, heads, head_dim]
+  Pairs pairs = Pairs::kNeighbours;
 };
 
 // Queries of a sequence that look at some of its keys only.
@@ -172,6 +178,8 @@ class Ops {
   // Rows.
   virtual void Multiply(const Linear& layer, const Array& x, Array& y) = 0;  // in the precision of x
   virtual void RmsNorm(const std::vector<float>& weight, float eps, Array& x) = 0;
+  virtual void LayerNorm(const std::vector<float>& weight, const std::vector<float>& bias, float eps,
+                         Array& x) = 0;
   virtual void Silu(Array& x) = 0;
   virtual void Tanh(Array& x) = 0;
   virtual void SiluMul(const Array& up, Array& gate) = 0;  // gate = silu(gate) · up

@@ -64,8 +64,13 @@ inline constexpr int64_t kOpTokens[] = {5, 9};  // of two streams
 inline constexpr int64_t kOpDim = 64;
 
 // norm, modulation and products of two streams: the first has one span of rows, the second two.
-inline OpCase ProjectCase(const std::string& name, TestLayers& layers, Norm::Kind kind,
-                          Activation activation) {
+enum class TestModulation { kYes, kNo };
+struct TestNorm {
+  Norm::Kind kind = Norm::Kind::kNone;
+  bool affine = false;  // a layer norm with weight and bias
+};
+inline OpCase ProjectCase(const std::string& name, TestLayers& layers, TestNorm norm, Activation activation,
+                          TestModulation modulation = TestModulation::kYes) {
   struct Stream {
     Tensor x, mod;
     std::vector<const Linear*> layers;
@@ -76,7 +81,7 @@ inline OpCase ProjectCase(const std::string& name, TestLayers& layers, Norm::Kin
                         RandomTensor({static_cast<int64_t>(1 + i), 3 * kOpDim}, 20 + i),
                         {&layers.Get(96, kOpDim), &layers.Get(48, kOpDim)}});
   }
-  return {name, [streams, kind, activation](Ops& ops, const Tap& tap) {
+  return {name, [streams, norm, activation, modulation](Ops& ops, const Tap& tap) {
             std::vector<Array> x, mod, y;
             for (const Stream& stream : *streams) {
               x.push_back(ops.FromHost(stream.x));
@@ -84,20 +89,23 @@ inline OpCase ProjectCase(const std::string& name, TestLayers& layers, Norm::Kin
               for (const Linear* layer : stream.layers)
                 y.push_back(ops.New({1, stream.x.dim(1), layer->weight.rows}));
             }
-            static const std::vector<float> kWeight = Random(kOpDim, 30);
+            static const std::vector<float> kWeight = Random(kOpDim, 30), kBias = Random(kOpDim, 33);
             std::vector<Projection> projections;
             static const char* const kNames[2][5] = {{"norm0", "mod0", "a0", "b0", "act0"},
                                                      {"norm1", "mod1", "a1", "b1", "act1"}};
             for (size_t i = 0; i < 2; ++i) {
               Projection p;
               p.x = &x[i];
-              p.norm = {kind, 1e-6f, &kWeight, kind == Norm::Kind::kNone ? nullptr : kNames[i][0]};
-              p.modulation.values = &mod[i];
-              p.modulation.shift = 0;
-              p.modulation.scale = 1;
-              p.modulation.spans = {{0, kOpTokens[i], 0}};
-              if (i == 1) p.modulation.spans = {{0, 4, 0}, {4, kOpTokens[i] - 4, 1}};
-              p.modulated = kNames[i][1];
+              p.norm = {norm.kind, 1e-6f, &kWeight, norm.kind == Norm::Kind::kNone ? nullptr : kNames[i][0],
+                        norm.affine ? &kBias : nullptr};
+              if (modulation == TestModulation::kYes) {
+                p.modulation.values = &mod[i];
+                p.modulation.shift = 0;
+                p.modulation.scale = 1;
+                p.modulation.spans = {{0, kOpTokens[i], 0}};
+                if (i == 1) p.modulation.spans = {{0, 4, 0}, {4, kOpTokens[i] - 4, 1}};
+                p.modulated = kNames[i][1];
+              }
               p.products = {{(*streams)[i].layers[0], kNames[i][2], &y[2 * i]},
                             {(*streams)[i].layers[1], kNames[i][3], &y[2 * i + 1]}};
               p.activation = activation;
@@ -198,7 +206,9 @@ inline std::vector<Tensor> RunSegments(Ops& ops, const Tap& tap) {
   const NormRope norm{&q[0], &kWeight, 1e-6f, &rope, "norm of columns", "columns rotated"};
   ops.NormAndRotate({&norm, 1}, tap);
   ops.RotateHalves(rope, q[0]);
-  ops.RotateHalves(rope, k[0]);
+  const NormRope halves{
+      &k[0], &kWeight, 1e-6f, &rope, "norm of halves", "halves rotated", NormRope::Pairs::kHalves};
+  ops.NormAndRotate({&halves, 1}, tap);
   std::vector<Tensor> results;
   for (const bool causal : {false, true}) {
     Joint out = {ops.Cols(ops.New({10, 60}), 6, 48)};
@@ -228,6 +238,9 @@ inline std::vector<Tensor> RunRows(Ops& ops, const Tap& tap) {
   Array x = ops.FromHost(RandomTensor({6, 32}, 1)), y = ops.FromHost(RandomTensor({6, 32}, 2));
   ops.RmsNorm(kWeight, 1e-6f, x);
   ops.Show(tap, "normed", x);
+  static const std::vector<float> kBias = Random(32, 8);
+  ops.LayerNorm(kWeight, kBias, 1e-6f, y);
+  ops.Show(tap, "layer normed", y);
   Array silu = ops.Reordered(x, std::array<int64_t, 3>{2, 0, 1}, 2);
   ops.Silu(silu);
   ops.SiluMul(y, x);
@@ -299,10 +312,14 @@ inline std::vector<Tensor> RunPictures(Ops& ops, const Tap& tap) {
 
 inline std::vector<OpCase> OpCases(TestLayers& layers) {
   using Kind = Norm::Kind;
-  return {ProjectCase("Project, layer norm", layers, Kind::kLayer, Activation::kNone),
-          ProjectCase("Project, layer norm, gelu", layers, Kind::kLayer, Activation::kGeluTanh),
-          ProjectCase("Project, rms norm, exact gelu", layers, Kind::kRms, Activation::kGelu),
-          ProjectCase("Project, no norm", layers, Kind::kNone, Activation::kNone),
+  return {ProjectCase("Project, layer norm", layers, {Kind::kLayer}, Activation::kNone),
+          ProjectCase("Project, layer norm, gelu", layers, {Kind::kLayer}, Activation::kGeluTanh),
+          ProjectCase("Project, rms norm, exact gelu", layers, {Kind::kRms}, Activation::kGelu),
+          ProjectCase("Project, no norm", layers, {Kind::kNone}, Activation::kNone),
+          ProjectCase("Project, layer norm with bias, modulated", layers, {Kind::kLayer, true},
+                      Activation::kNone),
+          ProjectCase("Project, layer norm with bias, gelu", layers, {Kind::kLayer, true},
+                      Activation::kGeluTanh, TestModulation::kNo),
           AddProjectedCase("AddProjected", layers, false),
           AddProjectedCase("AddProjected, by row", layers, true),
           StridedCase("Multiply, strided", layers),

@@ -80,17 +80,8 @@ SeenPictures QwenImageConditioner::Look(std::span<const Image> images, std::span
     pictures.push_back(PreprocessForVision(
         Resize(images[i], size.width, size.height, ResizeFilter::kLanczos, pool), vision_processor_, pool));
   }
-  int64_t patches = 0;
-  SeenPictures seen;
-  for (const VisionPatches& picture : pictures) {
-    const auto& [t, h, w] = picture.image_grid_thw;
-    patches += picture.pixel_values.dim(0);
-    seen.grids.push_back({t, h, w});
-  }
-  seen.pixel_values = Tensor({patches, pictures.front().pixel_values.dim(1)});
-  float* to = seen.pixel_values.data();
-  for (const VisionPatches& picture : pictures)
-    to = std::copy_n(picture.pixel_values.data(), picture.pixel_values.size(), to);
+  SeenPictures seen{.pixel_values = JoinPatches(pictures), .grids = {}, .features = {}};
+  for (const auto& [patches, grid] : pictures) seen.grids.push_back({grid[0], grid[1], grid[2]});
   return seen;
 }
 

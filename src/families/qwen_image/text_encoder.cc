@@ -155,29 +155,16 @@ void TextEncoder::ReleasePages() const {
   store_.ReleasePages();
 }
 
-Tensor TextEncoder::EmbedTokens(const std::vector<int64_t>& input_ids) const {
-  const int64_t hidden = config_.hidden_size;
-  Tensor x({1, static_cast<int64_t>(input_ids.size()), hidden});
-  for (size_t t = 0; t < input_ids.size(); ++t) {
-    const int64_t id = input_ids[t];
-    if (id < 0 || id >= config_.vocab_size) {
-      Fail(ErrorKind::kBadInput,
-           "{}: the tokenizer gave token {}, but the text encoder knows only {} tokens; tokenizer and "
-           "text encoder do not belong together",
-           store_.path().string(), id, config_.vocab_size);
-    }
-    DecodeRow(weights_.embed_tokens, id, 0, hidden, x.row(static_cast<int64_t>(t)));
-  }
-  return x;
-}
-
 Tensor TextEncoder::Encode(const std::vector<int64_t>& input_ids, const PromptImages* images,
                            const Compute& compute, const Tap& tap) const {
   const Tap model = tap.Under("model.language_model.");
   const RopeTables rope = MakeRope(GetRopeIndex(input_ids, images));
-  Tensor inputs_embeds = EmbedTokens(input_ids);
+  Tensor inputs_embeds = EmbedTokens(weights_.embed_tokens, input_ids, store_.path());
   model("embed_tokens", inputs_embeds);
-  if (images) SpliceImages(input_ids, *images, inputs_embeds);
+  if (images) {
+    CheckMropeSection();
+    SpliceImages(input_ids, *images, store_.path(), inputs_embeds);
+  }
   return TextEncoderPass(*this, compute).Run(inputs_embeds, rope, model);
 }
 

@@ -9,7 +9,7 @@
 
 #include "core/checkpoint.h"
 #include "core/tensor.h"
-#include "model/image_grid.h"
+#include "model/prompt_images.h"
 #include "ops/ops.h"
 #include "weights/store.h"
 
@@ -32,18 +32,6 @@ struct TextEncoderConfig {
 // From config.json in both of its shapes, flat or with a nested text_config; without one, from GGUF's
 // metadata and the shapes of the tensors. Throws Error kBadInput.
 TextEncoderConfig ReadTextEncoderConfig(const WeightStore& store);
-
-// Pictures in a prompt: what stands for the image tokens of its ids.
-struct PromptImages {
-  const Tensor& embeds;              // [tokens of all pictures, hidden_size], from VisionEncoder::Encode
-  std::span<const ImageGrid> grids;  // in the order of the prompt
-  int64_t image_token;               // EncodedPrompt::image_token
-  int64_t spatial_merge_size = 2;    // VisionEncoderConfig::spatial_merge_size
-};
-
-// get_rope_index of transformers' Qwen2.5-VL: the positions of text and pictures on three axes (time, height,
-// width), [3, tokens]. Throws Error kBadInput if the image tokens do not come in one run for each picture.
-std::vector<int64_t> GetRopeIndex(std::span<const int64_t> input_ids, const PromptImages* images);
 
 // The weights where they lie, under transformers' names.
 struct TextEncoderWeights {
@@ -99,9 +87,7 @@ class TextEncoder {
   Tensor Encode(const std::vector<int64_t>& input_ids, const PromptImages* images, const Compute& compute,
                 const Tap& tap) const;
   RopeTables MakeRope(const std::vector<int64_t>& position_ids /*[3, tokens]*/) const;
-  void SpliceImages(const std::vector<int64_t>& input_ids, const PromptImages& images,
-                    Tensor& inputs_embeds /*[1, tokens, hidden_size]*/) const;
-  Tensor EmbedTokens(const std::vector<int64_t>& input_ids) const;
+  void CheckMropeSection() const;  // throws Error kBadInput; only pictures need it
 
   TextEncoderConfig config_;
   WeightStore store_;

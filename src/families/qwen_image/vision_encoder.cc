@@ -204,29 +204,9 @@ VisionEncoder::Layout VisionEncoder::MakeLayout(std::span<const ImageGrid> grids
   return layout;
 }
 
-void VisionEncoder::CheckInput(const Tensor& pixel_values, std::span<const ImageGrid> grids) const {
-  constexpr int64_t kMaxSide = 1 << 15;
-  const int64_t merge = config_.spatial_merge_size;
-  int64_t patches = 0;
-  for (const ImageGrid& grid : grids) {
-    const auto fits = [&](int64_t side) { return side > 0 && side <= kMaxSide && side % merge == 0; };
-    if (grid.t < 1 || grid.t > kMaxSide || !fits(grid.h) || !fits(grid.w)) {
-      Fail(ErrorKind::kUsage,
-           "a picture of {} x {} x {} patches: sides of a multiple of {} patches are expected", grid.t,
-           grid.h, grid.w, merge);
-    }
-    patches += grid.patches();
-  }
-  const Shape expected = {patches, config_.patch_values()};
-  if (grids.empty() || pixel_values.shape() != expected) {
-    Fail(ErrorKind::kUsage, "the vision encoder was given pixels {} for {} pictures, which need {}",
-         ToString(pixel_values.shape()), grids.size(), ToString(expected));
-  }
-}
-
 Tensor VisionEncoder::Encode(const Tensor& pixel_values, std::span<const ImageGrid> grids,
                              const Compute& compute, const Tap& tap) const {
-  CheckInput(pixel_values, grids);
+  CheckPatches(pixel_values, grids, config_.spatial_merge_size, config_.patch_values());
   return VisionEncoderPass(*this, MakeLayout(grids), compute).Run(pixel_values, tap);
 }
 

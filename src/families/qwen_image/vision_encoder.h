@@ -12,6 +12,7 @@
 #include "core/checkpoint.h"
 #include "core/tensor.h"
 #include "model/image_grid.h"
+#include "model/patch_embed.h"
 #include "ops/ops.h"
 #include "weights/store.h"
 
@@ -32,7 +33,8 @@ struct VisionEncoderConfig {
   std::vector<int64_t> fullatt_block_indexes;  // blocks that look beyond their window
 
   int64_t head_dim() const { return hidden_size / num_heads; }
-  int64_t patch_values() const { return in_channels * temporal_patch_size * patch_size * patch_size; }
+  PatchShape patch() const { return {in_channels, temporal_patch_size, patch_size}; }
+  int64_t patch_values() const { return patch().values(); }
   int64_t merge_unit() const { return spatial_merge_size * spatial_merge_size; }
 };
 
@@ -103,7 +105,6 @@ class VisionEncoder {
 
  private:
   Layout MakeLayout(std::span<const ImageGrid> grids) const;
-  void CheckInput(const Tensor& pixel_values, std::span<const ImageGrid> grids) const;
 
   VisionEncoderConfig config_;
   WeightStore store_;

@@ -8,32 +8,6 @@
 namespace qwen_image {
 namespace {
 
-// As torch has it, [hidden_size, in_channels, temporal_patch_size, patch_size, patch_size]; llama.cpp's files
-// hold a tensor for each of the frames.
-std::vector<float> BindPatchEmbed(const VisionEncoderConfig& c, const WeightStore& store,
-                                  WeightBinder& binder) {
-  const std::string name = "model.visual.patch_embed.proj.";
-  if (!store.Find(name + "0.weight")) {
-    return binder.Floats(name + "weight",
-                         {c.hidden_size, c.in_channels, c.temporal_patch_size, c.patch_size, c.patch_size});
-  }
-  std::vector<std::vector<float>> frames;
-  for (int64_t t = 0; t < c.temporal_patch_size; ++t) {
-    frames.push_back(binder.Floats(fmt::format("{}{}.weight", name, t),
-                                   {c.hidden_size, c.in_channels, c.patch_size, c.patch_size}));
-  }
-  const auto is_there = [](const std::vector<float>& frame) { return !frame.empty(); };
-  if (!std::all_of(frames.begin(), frames.end(), is_there)) return {};  // Finish() says why
-  std::vector<float> joined;
-  joined.reserve(static_cast<size_t>(c.hidden_size * c.patch_values()));
-  const int64_t area = c.patch_size * c.patch_size;
-  for (int64_t row = 0; row < c.hidden_size * c.in_channels; ++row) {
-    for (const std::vector<float>& frame : frames)
-      joined.insert(joined.end(), frame.begin() + row * area, frame.begin() + (row + 1) * area);
-  }
-  return joined;
-}
-
 VisionEncoderWeights::SelfAttention BindAttention(int64_t hidden, const WeightStore& store,
                                                   WeightBinder& binder, const std::string& name,
                                                   Precision precision) {
@@ -61,7 +35,7 @@ VisionEncoderWeights::VisionEncoderWeights(const VisionEncoderConfig& config, We
   const auto linear = [&](const std::string& name, int64_t out, int64_t in) {
     return BindLinear(binder, name, out, in, Bias::kYes, precision);
   };
-  patch_embed_proj_ = BindPatchEmbed(config, store, binder);
+  patch_embed_proj_ = BindPatchEmbed("model.visual.patch_embed.proj", hidden, config.patch(), store, binder);
   patch_embed.weight = {
       .data = patch_embed_proj_.data(), .dtype = DType::kF32, .rows = hidden, .cols = config.patch_values()};
   for (int64_t i = 0; i < config.depth; ++i) {

@@ -1,10 +1,8 @@
-// Pictures in a prompt: their places, and their positions on the three axes of M-RoPE.
+#include "model/prompt_images.h"
+
 #include <algorithm>
-#include <cmath>
-#include <numeric>
 
 #include "core/fail.h"
-#include "families/qwen_image/text_encoder.h"
 
 namespace qwen_image {
 namespace {
@@ -75,40 +73,30 @@ std::vector<int64_t> GetRopeIndex(std::span<const int64_t> input_ids, const Prom
   return positions.Take();
 }
 
-TextEncoder::RopeTables TextEncoder::MakeRope(const std::vector<int64_t>& position_ids) const {
-  const auto tokens = static_cast<int64_t>(position_ids.size()) / 3;
-  const int64_t half = config_.head_dim() / 2;
-  RopeTables rope{Tensor({tokens, half}), Tensor({tokens, half})};
-  size_t section = 0;
-  int64_t section_end = config_.mrope_section[0];
-  for (int64_t i = 0; i < half; ++i) {
-    while (i >= section_end && section + 1 < config_.mrope_section.size())
-      section_end += config_.mrope_section[++section];
-    const int64_t* const positions = position_ids.data() + static_cast<int64_t>(section % 3) * tokens;
-    const float exponent = static_cast<float>(2 * i) / static_cast<float>(config_.head_dim());
-    const float inv_freq = 1.0f / std::pow(static_cast<float>(config_.rope_theta), exponent);
-    for (int64_t t = 0; t < tokens; ++t) {
-      const float angle = static_cast<float>(positions[t]) * inv_freq;
-      rope.cos.row(t)[i] = std::cos(angle);
-      rope.sin.row(t)[i] = std::sin(angle);
+Tensor EmbedTokens(const WeightMatrix& embed_tokens, std::span<const int64_t> input_ids,
+                   const std::filesystem::path& file) {
+  Tensor x({1, static_cast<int64_t>(input_ids.size()), embed_tokens.cols});
+  for (size_t t = 0; t < input_ids.size(); ++t) {
+    const int64_t id = input_ids[t];
+    if (id < 0 || id >= embed_tokens.rows) {
+      Fail(ErrorKind::kBadInput,
+           "{}: the tokenizer gave token {}, but the text encoder knows only {} tokens; tokenizer and "
+           "text encoder do not belong together",
+           file.string(), id, embed_tokens.rows);
     }
+    DecodeRow(embed_tokens, id, 0, embed_tokens.cols, x.row(static_cast<int64_t>(t)));
   }
-  return rope;
+  return x;
 }
 
-void TextEncoder::SpliceImages(const std::vector<int64_t>& input_ids, const PromptImages& images,
-                               Tensor& inputs_embeds) const {
-  const auto& section = config_.mrope_section;
-  if (std::accumulate(section.begin(), section.end(), int64_t{0}) != config_.head_dim() / 2) {
-    Fail(ErrorKind::kBadInput, "{}: mrope_section {} does not share the {} frequencies of a head",
-         store_.config_path(), ToString(section), config_.head_dim() / 2);
-  }
-  const int64_t hidden = config_.hidden_size;
+void SpliceImages(std::span<const int64_t> input_ids, const PromptImages& images,
+                  const std::filesystem::path& file, Tensor& inputs_embeds) {
+  const int64_t hidden = inputs_embeds.dim(2);
   if (images.embeds.shape().size() != 2 || images.embeds.dim(1) != hidden) {
     Fail(ErrorKind::kBadInput,
          "{}: the vision encoder gives embeddings {}, but the text encoder is {} wide; they do not belong "
          "together",
-         store_.path().string(), ToString(images.embeds.shape()), hidden);
+         file.string(), ToString(images.embeds.shape()), hidden);
   }
   const int64_t found = std::count(input_ids.begin(), input_ids.end(), images.image_token);
   if (images.embeds.dim(0) != found)
