@@ -58,8 +58,10 @@ class CaseList:
 def link_equal_files(folder, other):
     """Models of the same weights are stored once: what is equal in another becomes a link to it."""
     for path in sorted(folder.rglob("*")):
-        twin = other / path.relative_to(folder)
-        if path.is_file() and twin.is_file() and path.read_bytes() == twin.read_bytes():
+        # At the same place first; a tokenizer's files have another in another family.
+        candidates = [other / path.relative_to(folder), *sorted(other.rglob(path.name))]
+        twins = (twin for twin in candidates if path.is_file() and twin.is_file() and path.read_bytes() == twin.read_bytes())
+        if twin := next(twins, None):
             path.unlink()
             path.symlink_to(os.path.relpath(twin, path.parent))
 

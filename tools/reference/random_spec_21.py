@@ -112,7 +112,13 @@ PRESETS = {
             "head_dim": 16,
             "intermediate_size": 100,
         },
-        "vision": {"depth": 5, "hidden_size": 80, "intermediate_size": 92, "num_heads": 4, "deepstack_visual_indexes": [0, 2, 4]},
+        "vision": {
+            "depth": 5,
+            "hidden_size": 80,
+            "intermediate_size": 92,
+            "num_heads": 4,
+            "deepstack_visual_indexes": [0, 2, 4],
+        },
         "vae": {"base_dim": 12, "decoder_base_dim": 16, "z_dim": 8, "dim_mult": [1, 2, 4, 4, 4], "num_res_blocks": 2},
     },
     "21-turbo": {
@@ -173,7 +179,7 @@ PRESETS = {
             "num_position_embeddings": 9,
             "deepstack_visual_indexes": [0, 1],
         },
-        "vae": {"base_dim": 2, "decoder_base_dim": 3, "z_dim": 4},
+        "vae": {"base_dim": 3, "decoder_base_dim": 2, "z_dim": 4},
     },
 }
 

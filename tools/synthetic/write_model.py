@@ -4,6 +4,8 @@ measurements at scale. Needs numpy only.
     python tools/synthetic/write_model.py --out DIR                    MLX 4-bit in groups of 64, about 11.5 GB
     python tools/synthetic/write_model.py --out DIR --bf16 --sparse    40.9 GB that take no space: all zeros
     python tools/synthetic/write_model.py --out DIR --text-encoder --vae --tokenizer    a whole model, 16 GB
+    python tools/synthetic/write_model.py --out DIR --family 2.1 --text-encoder --vae --tokenizer    Qwen-Image-2.1
+        (32 blocks × 4096, 7.1 billion parameters), 10 GB; 31 GB with --bf16
 
 The values have the spread of trained weights, but they repeat: one block of random numbers is written again and again.
 --sparse leaves holes instead of plain numbers, which read as zeros at the speed of memory.
@@ -13,9 +15,13 @@ import argparse
 import itertools
 import json
 import shutil
+import sys
 from pathlib import Path
 
 import numpy as np
+
+import model_21
+from layers import conv, linear, middle, residual
 
 BLOCK_VALUES = 1 << 22
 STD = 0.02
@@ -23,12 +29,9 @@ GROUP_SIZE = 64
 SHARD_BYTES = 5_000_000_000
 
 DIM, HEAD_DIM, TEXT_DIM, CHANNELS = 3072, 128, 3584, 64
-VOCABULARY, TEXT_LAYERS, TEXT_MLP, KEY_VALUE = 152064, 28, 18944, 512
+LAYERS, TEXT_LAYERS = 60, 28
+VOCABULARY, TEXT_MLP, KEY_VALUE = 152064, 18944, 512
 TOKENS = 151643  # that are no control tokens; the vocabulary has room for more
-
-
-def linear(name, out, inputs, bias=True):
-    return [(f"{name}.weight", (out, inputs))] + ([(f"{name}.bias", (out,))] if bias else [])
 
 
 def transformer(layers):
@@ -63,42 +66,25 @@ def text_encoder(layers=TEXT_LAYERS):
     return tensors
 
 
-def conv(name, out, inputs, *kernel):
-    return [(f"{name}.weight", (out, inputs, *kernel)), (f"{name}.bias", (out,))]
-
-
-def residual(name, width, out):
-    tensors = [(f"{name}.norm1.gamma", (width, 1, 1, 1)), (f"{name}.norm2.gamma", (out, 1, 1, 1))]
-    tensors += conv(f"{name}.conv1", out, width, 3, 3, 3) + conv(f"{name}.conv2", out, out, 3, 3, 3)
-    return tensors + (conv(f"{name}.conv_shortcut", out, width, 1, 1, 1) if width != out else [])
-
-
-def middle(name, width):
-    attention = f"{name}.attentions.0"
-    tensors = residual(f"{name}.resnets.0", width, width) + residual(f"{name}.resnets.1", width, width)
-    tensors += [(f"{attention}.norm.gamma", (width, 1, 1))]
-    return tensors + conv(f"{attention}.to_qkv", 3 * width, width, 1, 1) + conv(f"{attention}.proj", width, width, 1, 1)
-
-
 def vae(base=96, multipliers=(1, 2, 4, 4), blocks=2, z_dim=16):
     widths = [base * m for m in multipliers]
     tensors, width, index = conv("encoder.conv_in", base, 3, 3, 3, 3), base, 0
     for level, out in enumerate(widths):
         for _ in range(blocks):
-            tensors += residual(f"encoder.down_blocks.{index}", width, out)
+            tensors += residual(f"encoder.down_blocks.{index}", width, out, axes=3)
             width, index = out, index + 1
         if level + 1 < len(widths):
             tensors += conv(f"encoder.down_blocks.{index}.resample.1", width, width, 3, 3)
             if level > 0:
                 tensors += conv(f"encoder.down_blocks.{index}.time_conv", width, width, 3, 1, 1)
             index += 1
-    tensors += middle("encoder.mid_block", width) + [("encoder.norm_out.gamma", (width, 1, 1, 1))]
+    tensors += middle("encoder.mid_block", width, axes=3) + [("encoder.norm_out.gamma", (width, 1, 1, 1))]
     tensors += conv("encoder.conv_out", 2 * z_dim, width, 3, 3, 3) + conv("quant_conv", 2 * z_dim, 2 * z_dim, 1, 1, 1)
     tensors += conv("post_quant_conv", z_dim, z_dim, 1, 1, 1)
-    tensors += conv("decoder.conv_in", width, z_dim, 3, 3, 3) + middle("decoder.mid_block", width)
+    tensors += conv("decoder.conv_in", width, z_dim, 3, 3, 3) + middle("decoder.mid_block", width, axes=3)
     for level, out in enumerate(reversed(widths)):
         for block in range(blocks + 1):
-            tensors += residual(f"decoder.up_blocks.{level}.resnets.{block}", width, out)
+            tensors += residual(f"decoder.up_blocks.{level}.resnets.{block}", width, out, axes=3)
             width = out
         if level + 1 < len(widths):
             name = f"decoder.up_blocks.{level}.upsamplers.0"
@@ -133,7 +119,9 @@ class Values:
             return self.scales
         if name.endswith(".biases"):
             return self.biases
-        if "norm" in name and not name.endswith(("linear.weight", "linear.bias")):
+        if name == "txt_in.text_norm.weight":
+            return self.bf16  # it is stored as its distance from 1
+        if "norm" in name and not name.endswith(("linear.weight", ".bias")):
             return self.ones
         return self.bf16
 
@@ -142,7 +130,8 @@ def stored(tensors, quantized):
     """(name, dtype, shape, bytes) as files hold them."""
     for name, shape in tensors:
         count = int(np.prod(shape))
-        if quantized and name.endswith(".weight") and len(shape) == 2 and shape[1] % GROUP_SIZE == 0:
+        is_matrix = name.endswith(".weight") and len(shape) == 2 and not name.startswith("model.visual.")
+        if quantized and is_matrix and shape[1] % GROUP_SIZE == 0:
             groups, layer = (shape[0], shape[1] // GROUP_SIZE), name.removesuffix(".weight")
             yield name, "U32", (shape[0], shape[1] // 8), count // 2
             for part in ("scales", "biases"):
@@ -248,7 +237,11 @@ VAE_CONFIG = {
 }
 
 
-def write_tokenizer(folder):
+def text_encoder_config(layers):
+    return TEXT_ENCODER_CONFIG | {"num_hidden_layers": layers}
+
+
+def write_tokenizer(folder, family):
     """The embedded model's tokenizer with merges of rare bytes behind its own, up to the published size: it splits text as the
     small one does, and takes as long to load as the real one. With the scheduler and the index of a whole model."""
     tiny = Path(__file__).resolve().parents[2] / "models" / "tiny"
@@ -262,33 +255,41 @@ def write_tokenizer(folder):
             merges.append([left, right])
     for i, added in enumerate(tokenizer["added_tokens"]):
         added["id"] = TOKENS + i
-    for part in ("tokenizer", "scheduler"):
-        shutil.copytree(tiny / part, folder / part)
-    (folder / "tokenizer" / "tokenizer.json").write_text(json.dumps(tokenizer, ensure_ascii=False))
-    shutil.copy(tiny / "model_index.json", folder)
+    place = folder / ("processor" if family == "2.1" else "tokenizer")
+    shutil.copytree(tiny / "scheduler", folder / "scheduler")
+    shutil.copytree(tiny / "tokenizer", place)
+    (place / "tokenizer.json").write_text(json.dumps(tokenizer, ensure_ascii=False))
+    if family == "2.1":
+        (place / "preprocessor_config.json").write_text(json.dumps(model_21.PREPROCESSOR_CONFIG, indent=2) + "\n")
+        (folder / "model_index.json").write_text(json.dumps(model_21.MODEL_INDEX, indent=2) + "\n")
+    else:
+        shutil.copy(tiny / "model_index.json", folder)
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, required=True, help="a folder that is not there yet")
-    parser.add_argument("--layers", type=int, default=60)
+    parser.add_argument("--family", choices=("qwen-image", "2.1"), default="qwen-image")
+    parser.add_argument("--layers", type=int, help="of the transformer (default: 60; 2.1: 32)")
     parser.add_argument("--bf16", action="store_true", help="plain bfloat16 instead of 4 bits")
     parser.add_argument("--sparse", action="store_true", help="holes instead of plain matrices")
-    parser.add_argument("--text-encoder", action="store_true", help="the text encoder too (7.6 billion parameters)")
-    parser.add_argument("--text-layers", type=int, default=TEXT_LAYERS, help="of the text encoder")
+    parser.add_argument("--text-encoder", action="store_true", help="the text encoder too (7.6 billion parameters; 2.1: 8.1)")
+    parser.add_argument("--text-layers", type=int, help="of the text encoder (default: 28; 2.1: 36)")
     parser.add_argument("--vae", action="store_true", help="the VAE too (always bfloat16)")
     parser.add_argument("--tokenizer", action="store_true", help="a tokenizer of the published size, and a scheduler")
     parser.add_argument("--shard-bytes", type=int, default=SHARD_BYTES)
     args = parser.parse_args()
+    family = model_21 if args.family == "2.1" else sys.modules[__name__]
+    layers, text_layers = args.layers or family.LAYERS, args.text_layers or family.TEXT_LAYERS
     stem, quantized = "diffusion_pytorch_model", not args.bf16
-    write_component(args.out / "transformer", stem, transformer(args.layers), transformer_config(args.layers), args, quantized)
+    write_component(args.out / "transformer", stem, family.transformer(layers), family.transformer_config(layers), args, quantized)
     if args.text_encoder:
-        config = TEXT_ENCODER_CONFIG | {"num_hidden_layers": args.text_layers}
-        write_component(args.out / "text_encoder", "model", text_encoder(args.text_layers), config, args, quantized)
+        config = family.text_encoder_config(text_layers)
+        write_component(args.out / "text_encoder", "model", family.text_encoder(text_layers), config, args, quantized)
     if args.tokenizer:
-        write_tokenizer(args.out)
+        write_tokenizer(args.out, args.family)
     if args.vae:
-        write_component(args.out / "vae", stem, vae(), VAE_CONFIG, args, quantized=False)
+        write_component(args.out / "vae", stem, family.vae(), family.VAE_CONFIG, args, quantized=False)
 
 
 if __name__ == "__main__":
