@@ -48,8 +48,8 @@ class BlockTaps21:
             modulated, gate = original(hidden_states, mod_params, target_token_mask)
             modulated_name, gate_name = next(self._modulated)
             self._record(modulated_name, modulated)
-            # A gate for each row, [1, rows, dim], before its tanh.
-            self._record(gate_name, gate)
+            # What the branch is multiplied by: a gate for each row, [1, rows, dim], behind its tanh.
+            self._record(gate_name, gate.tanh())
             return modulated, gate
 
         block._modulate = modulate
