@@ -122,9 +122,9 @@ def picture_template(pipeline):
     return found.group(1) if found else ""
 
 
-def expand_images(text, image_tokens):
-    """What Qwen2VLProcessor does to a text; the whole processor needs torchvision."""
-    processor = Qwen2VLProcessor.__new__(Qwen2VLProcessor)
+def expand_images(text, image_tokens, kind=Qwen2VLProcessor):
+    """What the processor does to a text; the whole of it needs torchvision."""
+    processor = kind.__new__(kind)
     processor.image_processor = types.SimpleNamespace(merge_size=2)
     processor.image_token = "<|image_pad|>"
     grids = torch.tensor([[1, 2, 2 * count] for count in image_tokens])

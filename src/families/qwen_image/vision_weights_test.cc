@@ -16,34 +16,10 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-// The weights of a golden model (all of them float16), to be changed and written again.
-struct Weight {
-  Shape shape;
-  std::string bytes;
-};
-using Weights = std::map<std::string, Weight>;
+using Weights = HalfWeights;
 
 Weights ReadWeights(const std::string& model) {
-  Weights weights;
-  const auto file = OpenWeightFile(kVisionGoldens / model / "model.safetensors");
-  for (const auto& [name, stored] : file->tensors()) {
-    EXPECT_EQ(stored.dtype, DType::kF16);
-    weights[name] = {stored.shape,
-                     std::string(reinterpret_cast<const char*>(stored.bytes.data()), stored.bytes.size())};
-  }
-  return weights;
-}
-
-std::string Safetensors(const Weights& weights) {
-  Json header;
-  std::string data;
-  for (const auto& [name, weight] : weights) {
-    header[name] = {{"dtype", "F16"},
-                    {"shape", weight.shape},
-                    {"data_offsets", {data.size(), data.size() + weight.bytes.size()}}};
-    data += weight.bytes;
-  }
-  return SafetensorsBytes(header.dump(), data);
+  return ReadHalfWeights(kVisionGoldens / model / "model.safetensors");
 }
 
 class Mmproj {

@@ -1,0 +1,133 @@
+#include "families/qwen_image_21/conditioner.h"
+
+#include <utility>
+
+#include "core/fail.h"
+#include "families/qwen_image_21/prompt.h"
+#include "kernels/resize.h"
+
+namespace qwen_image::qwen_image_21 {
+namespace {
+
+// The published model's processor/preprocessor_config.json.
+constexpr VisionProcessorConfig kPublishedProcessor = {.min_pixels = 65536,
+                                                       .max_pixels = 16777216,
+                                                       .patch_size = 16,
+                                                       .image_mean = {0.5, 0.5, 0.5},
+                                                       .image_std = {0.5, 0.5, 0.5}};
+
+// A picture's copy for the vision encoder: resized with its alpha, then laid over white. The transformer puts
+// latents in the place of its tokens, so the image processor must not change its size once more.
+VisionPatches PatchesOf(const Image& image, ImageSize size, const VisionProcessorConfig& config,
+                        ThreadPool& pool) {
+  if (const ImageSize again = SmartResize(size, config); again != size) {
+    Fail(ErrorKind::kBadInput,
+         "a picture is edited at {}x{}, but the vision encoder would see it at {}x{}: it takes {} to {} "
+         "pixels, and sides that are multiples of {}; another vae_area is needed",
+         size.width, size.height, again.width, again.height, config.min_pixels, config.max_pixels,
+         config.patch_size * config.merge_size);
+  }
+  const bool fits = image.width == size.width && image.height == size.height;
+  return PreprocessForVision(
+      OverWhite(fits ? image : Resize(image, size.width, size.height, ResizeFilter::kLanczos, pool)), config,
+      pool);
+}
+
+}  // namespace
+
+void CheckVisionFits(const VisionEncoder& vision_encoder, const TextEncoderConfig& text_encoder) {
+  if (vision_encoder.config().out_hidden_size != text_encoder.hidden_size) {
+    Fail(ErrorKind::kBadInput,
+         "{}: the vision encoder's output is {} wide, but the text encoder {}; they belong to different "
+         "models",
+         vision_encoder.store().path().string(), vision_encoder.config().out_hidden_size,
+         text_encoder.hidden_size);
+  }
+}
+
+QwenImage21Conditioner::QwenImage21Conditioner(const ModelParts& parts, Precision precision)
+    : precision_(precision),
+      tokenizer_(parts.tokenizer),
+      text_encoder_(WeightStore(parts.text_encoder, Component::kTextEncoder), precision),
+      vision_path_(parts.vision_encoder),
+      vision_processor_(ReadVisionProcessorConfig(parts.root / "processor", kPublishedProcessor)) {}
+
+void QwenImage21Conditioner::Place(const DeviceChoice& choice) {
+  device_ = choice;
+  text_encoder_.UseBackend(MakeBackend(choice));
+}
+
+const VisionEncoder& QwenImage21Conditioner::vision_encoder() const {
+  const std::lock_guard lock(vision_mutex_);
+  if (!vision_encoder_) {
+    VisionEncoder opened(WeightStore(vision_path_, Component::kVisionEncoder), precision_);
+    CheckVisionFits(opened, text_encoder_.config());
+    vision_encoder_.emplace(std::move(opened));
+    vision_encoder_->UseBackend(MakeBackend(device_));
+  }
+  return *vision_encoder_;
+}
+
+int64_t QwenImage21Conditioner::image_token() const { return tokenizer_.TokenId(kImageToken); }
+
+void QwenImage21Conditioner::ReleasePages() const {
+  text_encoder_.ReleasePages();
+  WithOpenedVisionEncoder([](const VisionEncoder* vision) {
+    if (vision) vision->ReleasePages();
+  });
+}
+
+EncodedPrompt QwenImage21Conditioner::Tokenize(const std::string& text, const SeenPictures& pictures,
+                                               const PromptOptions& options) const {
+  const auto special =
+      options.parse_special_tokens ? Tokenizer::SpecialTokens::kParse : Tokenizer::SpecialTokens::kLiteral;
+  std::vector<int64_t> tokens;
+  for (const ImageGrid& grid : pictures.grids) tokens.push_back(grid.tokens(vision_processor_.merge_size));
+  return EncodePrompt(tokenizer_, text, tokens, special);
+}
+
+EncodedPrompt QwenImage21Conditioner::TakeIds(std::vector<int64_t> ids, const SeenPictures& pictures,
+                                              const PromptOptions&) const {
+  EncodedPrompt prompt{.ids = std::move(ids), .dropped = DroppedTokens(tokenizer_)};
+  if (pictures.any()) prompt.image_token = image_token();
+  if (prompt.own_ids() <= 0)
+    Fail(ErrorKind::kBadInput, "{} tokens, no more than the {} of the template", prompt.ids.size(),
+         prompt.dropped);
+  return prompt;
+}
+
+SeenPictures QwenImage21Conditioner::Look(std::span<const Image> images,
+                                          std::span<const EditInputSizes> sizes, ThreadPool& pool) const {
+  if (images.empty()) return {};
+  std::vector<VisionPatches> pictures;
+  for (size_t i = 0; i < images.size(); ++i)
+    pictures.push_back(PatchesOf(images[i], sizes[i].condition, vision_processor_, pool));
+  SeenPictures seen{.pixel_values = JoinPatches(pictures), .grids = {}, .features = {}};
+  for (const auto& [patches, grid] : pictures) seen.grids.push_back({grid[0], grid[1], grid[2]});
+  return seen;
+}
+
+void QwenImage21Conditioner::Embed(SeenPictures& pictures, const Compute& compute, const Tap& tap) const {
+  const VisionEncoder& vision = vision_encoder();
+  pictures.features = vision.Encode(pictures.pixel_values, pictures.grids, compute, tap);
+  vision.store().ThrowIfDamaged();
+}
+
+Tensor QwenImage21Conditioner::Encode(const EncodedPrompt& prompt, const SeenPictures& pictures,
+                                      const Compute& compute, const Tap& tap,
+                                      const OnPositions& on_positions) const {
+  Tensor hidden_states;
+  if (pictures.any()) {
+    const PromptImages images{pictures.features.front(), pictures.grids, prompt.image_token,
+                              vision_encoder().config().spatial_merge_size};
+    if (on_positions) on_positions(GetRopeIndex(prompt.ids, &images));
+    hidden_states =
+        text_encoder_.Encode(prompt.ids, images, std::span(pictures.features).subspan(1), compute, tap);
+  } else {
+    hidden_states = text_encoder_.Encode(prompt.ids, compute, tap);
+  }
+  text_encoder_.store().ThrowIfDamaged();
+  return hidden_states;
+}
+
+}  // namespace qwen_image::qwen_image_21
