@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <numbers>
+#include <utility>
 #include <vector>
 
 #include "core/fail.h"
@@ -211,6 +212,26 @@ Bytes Resized(const Bytes& pixels, int64_t in_width, int64_t in_height, int64_t 
   return ResizeHeight(narrow, in_height, height, filter, pool);
 }
 
+// From RGBA to Pillow's RGBa and back, in its integers. Invisible pixels have no share in the colours of
+// their neighbours then.
+void MultiplyByAlpha(Bytes& pixels) {
+  for (size_t i = 0; i + 3 < pixels.size(); i += 4) {
+    for (size_t c = i; c < i + 3; ++c) {
+      const uint32_t product = uint32_t{pixels[c]} * pixels[i + 3] + 128;
+      pixels[c] = static_cast<uint8_t>((product + (product >> 8)) >> 8);  // / 255, rounded
+    }
+  }
+}
+
+void DivideByAlpha(Bytes& pixels) {
+  for (size_t i = 0; i + 3 < pixels.size(); i += 4) {
+    const uint32_t alpha = pixels[i + 3];
+    if (alpha == 0 || alpha == 255) continue;
+    for (size_t c = i; c < i + 3; ++c)
+      pixels[c] = static_cast<uint8_t>(std::min(255 * uint32_t{pixels[c]} / alpha, 255u));
+  }
+}
+
 // torch's index of the nearest pixel, in its precision.
 int64_t NearestIndex(int64_t out, int64_t in_size, int64_t out_size) {
   const float scale = static_cast<float>(in_size) / static_cast<float>(out_size);
@@ -220,7 +241,18 @@ int64_t NearestIndex(int64_t out, int64_t in_size, int64_t out_size) {
 }  // namespace
 
 Image Resize(const Image& image, int64_t width, int64_t height, ResizeFilter filter, ThreadPool& pool) {
-  return {width, height, Resized(image.pixels, image.width, image.height, 3, width, height, filter, pool)};
+  if (image.channels != 3 && image.channels != 4)
+    Fail(ErrorKind::kUsage, "a picture has 3 or 4 channels, not {}", image.channels);
+  const auto resized = [&](const Bytes& pixels) {
+    return Resized(pixels, image.width, image.height, image.channels, width, height, filter, pool);
+  };
+  const bool same_size = width == image.width && height == image.height;
+  if (!image.has_alpha() || same_size) return {width, height, resized(image.pixels), image.channels};
+  Bytes pixels = image.pixels;
+  MultiplyByAlpha(pixels);
+  pixels = resized(pixels);
+  DivideByAlpha(pixels);
+  return {width, height, std::move(pixels), image.channels};
 }
 
 GreyImage Resize(const GreyImage& image, int64_t width, int64_t height, ResizeFilter filter,

@@ -11,7 +11,8 @@ namespace qwen_image {
 
 enum class ResizeFilter { kBicubic, kLanczos };
 
-// Sides of 1 and more; throws Error kUsage otherwise, or if `pixels` is not as large as the sides say.
+// Sides of 1 and more; throws Error kUsage otherwise, or if `pixels` is not as large as the sides say. With
+// alpha, colours count by how visible they are.
 Image Resize(const Image& image, int64_t width, int64_t height, ResizeFilter filter, ThreadPool& pool);
 GreyImage Resize(const GreyImage& image, int64_t width, int64_t height, ResizeFilter filter,
                  ThreadPool& pool);

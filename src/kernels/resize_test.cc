@@ -141,6 +141,19 @@ TEST(Resize, TreatsAGreyPictureAsOneChannel) {
   }
 }
 
+TEST(Resize, InvisiblePixelsLendNoColour) {
+  // A red pixel beside an invisible green one.
+  const Image image{2, 1, {200, 0, 0, 255, 0, 250, 0, 0}, 4};
+  const Image out = Resize(image, 16, 1, ResizeFilter::kBicubic, OneThread());
+  ASSERT_EQ(out.channels, 4);
+  for (size_t i = 0; i < out.pixels.size(); i += 4) {
+    EXPECT_EQ(out.pixels[i + 1], 0) << i;
+    EXPECT_TRUE(out.pixels[i + 3] == 0 || out.pixels[i] >= 190) << i;
+  }
+  EXPECT_EQ(out.pixels[3], 255);
+  EXPECT_EQ(out.pixels[63], 0);
+}
+
 TEST(Resize, ClipsWhatOvershoots) {
   const GreyImage edge{8, 1, {0, 0, 0, 0, 255, 255, 255, 255}};
   const GreyImage out = Resize(edge, 64, 1, ResizeFilter::kLanczos, OneThread());
@@ -161,6 +174,11 @@ TEST(Resize, RefusesImpossibleSizes) {
     EXPECT_THROW(Resize(image, width, height, ResizeFilter::kLanczos, OneThread()), Error);
   }
   Image wrong = image;
+  wrong.channels = 2;
+  EXPECT_THROW(Resize(wrong, 2, 2, ResizeFilter::kLanczos, OneThread()), Error);
+  wrong.channels = 4;
+  EXPECT_THROW(Resize(wrong, 2, 2, ResizeFilter::kLanczos, OneThread()), Error);
+  wrong = image;
   wrong.pixels.pop_back();
   EXPECT_THROW(Resize(wrong, 2, 2, ResizeFilter::kLanczos, OneThread()), Error);
   EXPECT_THROW(Resize(Image{}, 2, 2, ResizeFilter::kLanczos, OneThread()), Error);

@@ -110,12 +110,12 @@ Tensor PreprocessForVae(const Image& image, int64_t width, int64_t height, Threa
   const Image resized = Resize(image, width, height, ResizeFilter::kLanczos, pool);
   std::array<float, 256> levels;
   for (size_t i = 0; i < levels.size(); ++i) levels[i] = 2.0f * (static_cast<float>(i) / 255.0f) - 1.0f;
-  const int64_t area = width * height;
-  Tensor out({1, 3, height, width});
-  ForPieces(area, 3 * sizeof(float), pool, [&](int64_t begin, int64_t end) {
+  const int64_t area = width * height, channels = image.channels;
+  Tensor out({1, channels, height, width});
+  ForPieces(area, channels * static_cast<int64_t>(sizeof(float)), pool, [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) {
-      const uint8_t* rgb = resized.pixels.data() + 3 * i;
-      for (int64_t c = 0; c < 3; ++c) out[c * area + i] = levels[rgb[c]];
+      const uint8_t* pixel = resized.pixels.data() + channels * i;
+      for (int64_t c = 0; c < channels; ++c) out[c * area + i] = levels[pixel[c]];
     }
   });
   return out;

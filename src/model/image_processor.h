@@ -16,7 +16,7 @@ namespace qwen_image {
 // Sides given to the VAE's processor are cut down to multiples of this: 8 pixels a latent, 2 latents a token.
 inline constexpr int64_t kVaeScaleFactor = 16;
 
-// Lanczos to (width, height), then 2 · x/255 - 1: [1, 3, height, width].
+// Lanczos to (width, height), then 2 · x/255 - 1: [1, channels, height, width].
 Tensor PreprocessForVae(const Image& image, int64_t width, int64_t height, ThreadPool& pool);
 
 // Lanczos to (width, height), then to grey, then 1 where it is at least half as bright as white, else 0:

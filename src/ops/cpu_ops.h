@@ -53,6 +53,9 @@ class CpuOps : public Ops {
   Array NormSiluConvolve(const std::vector<float>& gamma, const char* norm, const Conv3x3Layer& layer,
                          const Array& x, const Tap& tap) override;
   void AddBranch(const ConvBranch& branch, const Array& x, Array& sum, const Tap& tap) override;
+  Array FoldedMeans(const Folding& folding, const Array& x, int64_t channels) override;
+  void AddUnfolded(const Folding& folding, const Array& x, Array& sum, const char* name,
+                   const Tap& tap) override;
 
  private:
   // The input of a projection's products: as floats, in 8 bits, or both.

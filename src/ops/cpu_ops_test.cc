@@ -132,6 +132,79 @@ TEST_P(CpuOpsTest, FusedNormsAreTheNormsThemselves) {
   ExpectSameBits(got, want);
 }
 
+struct FoldingCase {
+  int64_t large, small, side, frames;
+};
+// The published VAE's kinds, then channels that share values of two others, and such as get zeros only.
+constexpr FoldingCase kFoldings[] = {{6, 6, 2, 1}, {3, 6, 2, 2}, {4, 4, 1, 1},  {5, 5, 2, 2}, {3, 6, 2, 1},
+                                     {3, 2, 2, 2}, {4, 6, 1, 3}, {2, 16, 2, 2}, {9, 2, 4, 1}, {6, 3, 1, 1}};
+
+// A video whose last frame is the picture: values[channel][frame][row][column], as torch's view and permute
+// have them, and which of the small channels each belongs to.
+template <typename Visit>
+void ForEachOfVideo(const FoldingCase& c, const Visit& visit) {
+  const int64_t share = c.large * c.frames * c.side * c.side / c.small;
+  int64_t i = 0;
+  for (int64_t channel = 0; channel < c.large; ++channel) {
+    for (int64_t frame = 0; frame < c.frames; ++frame) {
+      for (int64_t row = 0; row < c.side; ++row) {
+        for (int64_t col = 0; col < c.side; ++col, ++i)
+          visit(channel, frame + 1 == c.frames, row, col, i / share);
+      }
+    }
+  }
+}
+
+TEST(Folding, SmallPicturesHoldTheMeansOfAVideosLastFrame) {
+  ThreadPool pool(2);
+  const CancelFlag never;
+  const Compute compute{pool, never};
+  const std::unique_ptr<Ops> ops = CpuBackend()->Start(compute);
+  for (const FoldingCase& c : kFoldings) {
+    SCOPED_TRACE(c.large * 1000 + c.small);
+    const int64_t height = 3, width = 5;
+    const Tensor x = testing::RandomTensor({height * c.side, width * c.side, c.large}, 1);
+    const Tensor got =
+        ops->ToHost(ops->FoldedMeans({.side = c.side, .frames = c.frames}, ops->FromHost(x), c.small));
+    ASSERT_EQ(got.shape(), (Shape{height, width, c.small}));
+    const double share = static_cast<double>(c.large * c.frames * c.side * c.side / c.small);
+    for (int64_t pixel = 0; pixel < height * width; ++pixel) {
+      std::vector<double> want(static_cast<size_t>(c.small));
+      ForEachOfVideo(c, [&](int64_t channel, bool last, int64_t row, int64_t col, int64_t small) {
+        const int64_t y = pixel / width * c.side + row, at = pixel % width * c.side + col;
+        if (last)
+          want[static_cast<size_t>(small)] += x[(y * width * c.side + at) * c.large + channel] / share;
+      });
+      for (int64_t i = 0; i < c.small; ++i)
+        ASSERT_NEAR(got[pixel * c.small + i], want[static_cast<size_t>(i)], 1e-6) << pixel << " " << i;
+    }
+  }
+}
+
+TEST(Folding, LargePicturesGetEveryChannelForAllItsValues) {
+  ThreadPool pool(2);
+  const CancelFlag never;
+  const Compute compute{pool, never};
+  const std::unique_ptr<Ops> ops = CpuBackend()->Start(compute);
+  for (const FoldingCase& c : kFoldings) {
+    SCOPED_TRACE(c.large * 1000 + c.small);
+    const int64_t height = 3, width = 5;
+    const Tensor x = testing::RandomTensor({height, width, c.small}, 1),
+                 before = testing::RandomTensor({height * c.side, width * c.side, c.large}, 2);
+    Array sum = ops->FromHost(before);
+    ops->AddUnfolded({.side = c.side, .frames = c.frames}, ops->FromHost(x), sum, "unfolded", {});
+    const Tensor got = ops->ToHost(sum);
+    for (int64_t pixel = 0; pixel < height * width; ++pixel) {
+      ForEachOfVideo(c, [&](int64_t channel, bool last, int64_t row, int64_t col, int64_t small) {
+        const int64_t y = pixel / width * c.side + row, at = pixel % width * c.side + col;
+        const int64_t value = (y * width * c.side + at) * c.large + channel;
+        if (!last) return;
+        ASSERT_EQ(got[value], before[value] + x[pixel * c.small + small]) << value;
+      });
+    }
+  }
+}
+
 std::string KindName(const ::testing::TestParamInfo<TestLayers::Kind>& info) {
   constexpr const char* kNames[] = {"Plain", "PlainWithLora", "Int8", "Int8WithLora"};
   return kNames[static_cast<size_t>(info.param)];

@@ -144,6 +144,14 @@ enum class Keeping { kFloat32, kBfloat16 };
 // Whether the tensors of the reference have a frame axis: [1, channels, 1, height, width].
 enum class Frames { kNone, kOne };
 
+// How a large picture lies in a small one, for shortcuts without weights. A small pixel holds side × side
+// large ones, of each of `frames` frames of a video; a single picture is the last of these, and the others
+// are zeros. The large values of a small pixel, channel by channel, then frame by frame and row by row, are
+// shared out evenly among its channels.
+struct Folding {
+  int64_t side = 1, frames = 1;
+};
+
 // One pass's way to compute. It owns the memory that its operations share, and belongs to one thread.
 class Ops {
  public:
@@ -206,6 +214,11 @@ class Ops {
                                  const Array& x, const Tap& tap) = 0;
   // sum += branch(x); sum may be x. Checkpoints norm1, conv1, norm2, conv2.
   virtual void AddBranch(const ConvBranch& branch, const Array& x, Array& sum, const Tap& tap) = 0;
+  // The small picture of a large one: each of its `channels` is the mean of its share.
+  virtual Array FoldedMeans(const Folding& folding, const Array& x, int64_t channels) = 0;
+  // Large sum += small x: each channel of x is added to all of its share. The checkpoint is what is added.
+  virtual void AddUnfolded(const Folding& folding, const Array& x, Array& sum, const char* name,
+                           const Tap& tap) = 0;
 
   // A device that compiles: a part of a pass as a function of arrays and weights. Parts whose layers have one
   // form share what is compiled, so `body` takes everything else it needs from objects that live as long as

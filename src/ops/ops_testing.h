@@ -307,6 +307,12 @@ inline std::vector<Tensor> RunPictures(Ops& ops, const Tap& tap) {
   keep(sum, Frames::kNone);
   ops.AddBranch(kBranch, x, x, tap.Under("onto_itself."));
   keep(x, Frames::kNone);
+  const Array even = ops.FromPicture(RandomTensor({1, 8, 6, 10}, 14));
+  keep(ops.FoldedMeans({.side = 2, .frames = 2}, even, 16), Frames::kNone);
+  keep(ops.FoldedMeans({}, even, 8), Frames::kNone);
+  Array large = ops.FromPicture(RandomTensor({1, 4, 12, 20}, 15));
+  ops.AddUnfolded({.side = 2, .frames = 1}, even, large, "unfolded", tap);
+  keep(large, Frames::kNone);
   return results;
 }
 

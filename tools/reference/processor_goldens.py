@@ -37,6 +37,7 @@ VISION_CASES = (
     (90, 61, {"min_pixels": 64, "max_pixels": 8192, "patch_size": 7, "merge_size": 3, "temporal_patch_size": 1}),
     (50, 50, {**OFFICIAL_VISION, "image_mean": [0.5, 0.25, 0.1], "image_std": [0.5, 0.2, 1.5], "rescale_factor": 0.01}),
 )  # fmt: skip
+RGBA_SIZES = ((37, 23, 48, 32), (64, 48, 64, 48), (100, 70, 47, 50), (31, 64, 96, 16), (200, 9, 8, 9), (3, 150, 3, 20))
 VAE_CASES = ((37, 23, 48, 32), (64, 48, 64, 48), (100, 70, 50, 47), (31, 64, 96, 16))
 MASK_CHANNELS = 3
 NEAREST_CASES = ((64, 48, 8, 6), (48, 64, 6, 8), (7, 5, 3, 4), (5, 3, 13, 11), (1, 1, 4, 4), (166, 23, 61, 59))
@@ -59,6 +60,14 @@ def image(width, height, channels=3):
     return Image.fromarray(picture(width, height, channels))
 
 
+def transparent_image(width, height):
+    """A quarter of the pixels is invisible and a quarter opaque."""
+    values = picture(width, height, 4)
+    alpha = values[:, :, 3]
+    values[:, :, 3] = np.where(alpha < 64, 0, np.where(alpha >= 192, 255, alpha))
+    return Image.fromarray(values)
+
+
 def sha256(array, dtype=np.float32):
     return hashlib.sha256(np.ascontiguousarray(array, dtype=dtype).tobytes()).hexdigest()
 
@@ -75,6 +84,32 @@ def resize_rows():
             "filter": name,
             "sha256": sha256(out, np.uint8),
         }
+
+
+def rgba_rows():
+    for in_width, in_height, width, height in RGBA_SIZES:
+        for name, resampling in FILTERS.items():
+            out = np.array(transparent_image(in_width, in_height).resize((width, height), resampling))
+            yield {
+                "size": [in_width, in_height],
+                "to": [width, height],
+                "filter": name,
+                "sha256": sha256(out, np.uint8),
+            }
+
+
+def vae_rgba_rows():
+    """As Qwen-Image-2.1's pipeline reads its pictures."""
+    processor = VaeImageProcessor(vae_scale_factor=16)
+    for channels in (3, 4):
+        for in_width, in_height, width, height in VAE_CASES:
+            out = processor.preprocess(image(in_width, in_height, channels).convert("RGBA"), height, width)
+            yield {
+                "size": [in_width, in_height, channels],
+                "to": [width, height],
+                "shape": list(out.shape),
+                "sha256": sha256(out),
+            }
 
 
 def vae_rows():
@@ -187,6 +222,8 @@ def main():
         raise SystemExit(f"Pillow 13 is needed, not {PIL.__version__}: earlier ones resize tall pictures in another order")
     folder.mkdir(parents=True, exist_ok=True)
     golden_json.write(folder / "resize.json", "Image.resize", list(resize_rows()))
+    golden_json.write(folder / "resize_rgba.json", "Image.resize of transparent pictures", list(rgba_rows()))
+    golden_json.write(folder / "vae_rgba.json", "VaeImageProcessor.preprocess of RGBA", list(vae_rgba_rows()))
     golden_json.write(folder / "vae.json", "VaeImageProcessor.preprocess", list(vae_rows()))
     golden_json.write(folder / "mask.json", "masks, and prepare_mask_latents", list(mask_rows()))
     golden_json.write(folder / "nearest.json", "torch's interpolate of 0, 1, 2, …", list(nearest_rows()))

@@ -1,6 +1,7 @@
 #include "families/qwen_image/autoencoder.h"
 
 #include "families/qwen_image/latents.h"
+#include "model/vae_latents.h"
 
 namespace qwen_image {
 
@@ -25,8 +26,9 @@ Tensor QwenImageAutoencoder::Encode(const Tensor& pixels, bool tiled, const Comp
 
 Tensor QwenImageAutoencoder::Latents(const Tensor& encoded, TokenGrid grid, TorchGenerator* generator) const {
   Tensor latents = generator ? PosteriorSample(encoded, *generator) : PosteriorMode(encoded);
-  NormalizeLatents(vae_.config(), generator ? Normalization::kMultiplyByInverse : Normalization::kDivide,
-                   latents);
+  // As diffusers does for a picture to begin with, and for references.
+  NormalizeLatents(vae_.config().latents_mean, vae_.config().latents_std,
+                   generator ? ScaleBy::kInverse : ScaleBy::kStd, latents);
   vae_.store().ThrowIfDamaged();
   return Pack(latents, grid);
 }
@@ -45,7 +47,7 @@ Shape QwenImageAutoencoder::DecodedShape(TokenGrid grid) const {
 
 Tensor QwenImageAutoencoder::Unpack(const Tensor& packed, TokenGrid grid) const {
   Tensor latents = UnpackLatents(packed, vae_.config().z_dim, grid);
-  DenormalizeLatents(vae_.config(), latents);
+  DenormalizeLatents(vae_.config().latents_mean, vae_.config().latents_std, ScaleBy::kInverse, latents);
   return latents;
 }
 

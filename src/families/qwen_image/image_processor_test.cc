@@ -70,6 +70,26 @@ TEST(Resize, HasPillowsBits) {
   });
 }
 
+// As processor_goldens.py's transparent_image().
+Image TransparentPicture(int64_t width, int64_t height) {
+  Image image{width, height, PictureBytes(width * height * 4), 4};
+  for (size_t i = 3; i < image.pixels.size(); i += 4) {
+    uint8_t& alpha = image.pixels[i];
+    alpha = alpha < 64 ? 0 : alpha >= 192 ? 255 : alpha;
+  }
+  return image;
+}
+
+TEST(Resize, HasPillowsBitsOfTransparentPictures) {
+  ForRows("resize_rgba.json", 12, [](const Json& row) {
+    const auto filter = row["filter"] == "lanczos" ? ResizeFilter::kLanczos : ResizeFilter::kBicubic;
+    const Image out = Resize(TransparentPicture(row["size"][0], row["size"][1]), row["to"][0], row["to"][1],
+                             filter, Pool());
+    EXPECT_EQ(out.channels, 4);
+    EXPECT_EQ(HashOf(out.pixels.data(), out.pixels.size()), row["sha256"]);
+  });
+}
+
 TEST(Resize, TakesTheNearestPixelsThatTorchTakes) {
   ForRows("nearest.json", 6, [](const Json& row) {
     Tensor x({1, 1, row["size"][1], row["size"][0]});

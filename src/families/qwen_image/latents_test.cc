@@ -21,16 +21,5 @@ TEST(Latents, PackingPutsTwoByTwoLatentsOfEveryChannelIntoAToken) {
   for (int64_t i = 0; i < back.size(); ++i) ASSERT_EQ(back[i], latents[i]);
 }
 
-TEST(Latents, DenormalizingMultipliesByStdAndAddsMean) {
-  VaeConfig vae;
-  vae.z_dim = 2;
-  vae.latents_mean = {1.0, -1.0};
-  vae.latents_std = {2.0, 4.0};
-  Tensor latents({1, 2, 1, 1, 2});
-  for (int64_t i = 0; i < 4; ++i) latents[i] = static_cast<float>(i);
-  DenormalizeLatents(vae, latents);
-  EXPECT_EQ(std::vector<float>(latents.data(), latents.data() + 4), (std::vector<float>{1, 3, 7, 11}));
-}
-
 }  // namespace
 }  // namespace qwen_image

@@ -14,6 +14,8 @@
 
 #include "core/checkpoint.h"
 #include "core/tensor.h"
+#include "families/qwen_image/vae_blocks.h"
+#include "model/tiles.h"
 #include "ops/ops.h"
 #include "weights/store.h"
 
@@ -35,47 +37,25 @@ struct VaeConfig {
 // Error kBadInput.
 VaeConfig ReadVaeConfig(const WeightStore& store);
 
-// Tiles overlap by min_size − stride pixels and are blended there.
-struct VaeTiling {
-  int64_t min_size = 256;  // side of a tile in pixels
-  int64_t stride = 192;
-};
-
 // The weights: small ones as floats, large ones where they lie.
 struct VaeWeights {
-  struct ResidualBlock {
-    ConvBranch branch;                  // norm1, conv1, norm2, conv2
-    std::optional<Conv> conv_shortcut;  // when the width changes
-  };
-  struct AttentionBlock {
-    std::vector<float> norm;
-    Conv to_qkv, proj;
-  };
   struct Downsample {
     Conv conv;  // resample.1
   };
-  struct Upsample {
-    Conv3x3Layer conv;  // resample.1
-  };
-  struct MidBlock {
-    ResidualBlock resnet0;
-    AttentionBlock attention;
-    ResidualBlock resnet1;
-  };
   struct UpBlock {
-    std::vector<ResidualBlock> resnets;
-    std::optional<Upsample> upsampler;
+    std::vector<VaeResidualBlock> resnets;
+    std::optional<Conv3x3Layer> upsampler;  // resample.1
   };
   struct Encoder {
     Conv3x3Layer conv_in;
-    std::vector<std::variant<ResidualBlock, AttentionBlock, Downsample>> down_blocks;
-    MidBlock mid_block;
+    std::vector<std::variant<VaeResidualBlock, VaeAttentionBlock, Downsample>> down_blocks;
+    VaeMidBlock mid_block;
     std::vector<float> norm_out;
     Conv3x3Layer conv_out;
   };
   struct Decoder {
     Conv3x3Layer conv_in;
-    MidBlock mid_block;
+    VaeMidBlock mid_block;
     std::vector<UpBlock> up_blocks;
     std::vector<float> norm_out;
     Conv3x3Layer conv_out;

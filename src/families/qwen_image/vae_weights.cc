@@ -79,49 +79,9 @@ VaeConfig ReadVaeConfig(const WeightStore& store) {
 
 namespace {
 
-// Takes the VAE's weights out of the store; each method is the table of one module.
-class VaeBinder {
+class VaeBinder : public VaeBlockBinder {
  public:
-  VaeBinder(const VaeConfig& config, WeightStore& store) : config_(config), store_(store), binder_(store) {}
-
-  // A causal 3-D convolution: of its temporal slices only the last one sees the single frame.
-  Conv CausalConv(const std::string& name, int64_t out, int64_t in, int64_t kernel) {
-    return BindConv(name, {out, in, kernel, kernel, kernel}, kernel);
-  }
-  Conv PlaneConv(const std::string& name, int64_t out, int64_t in, int64_t kernel) {
-    return BindConv(name, {out, in, kernel, kernel}, 1);
-  }
-  Conv3x3Layer CausalConv3x3(const std::string& name, int64_t out, int64_t in) {
-    return BindConv3x3(name, {out, in, 3, 3, 3});
-  }
-  Conv3x3Layer PlaneConv3x3(const std::string& name, int64_t out, int64_t in) {
-    return BindConv3x3(name, {out, in, 3, 3});
-  }
-  std::vector<float> Gamma(const std::string& name, int64_t channels) {
-    return binder_.Floats(name + ".gamma", {channels, 1, 1, 1});
-  }
-
-  VaeWeights::ResidualBlock ResidualBlock(const std::string& name, int64_t in, int64_t out) {
-    VaeWeights::ResidualBlock block{.branch = {.norm1 = Gamma(name + ".norm1", in),
-                                               .norm2 = Gamma(name + ".norm2", out),
-                                               .conv1 = CausalConv3x3(name + ".conv1", out, in),
-                                               .conv2 = CausalConv3x3(name + ".conv2", out, out)},
-                                    .conv_shortcut = {}};
-    if (in != out) block.conv_shortcut = CausalConv(name + ".conv_shortcut", out, in, 1);
-    return block;
-  }
-
-  VaeWeights::AttentionBlock AttentionBlock(const std::string& name, int64_t channels) {
-    return {.norm = binder_.Floats(name + ".norm.gamma", {channels, 1, 1}),
-            .to_qkv = PlaneConv(name + ".to_qkv", 3 * channels, channels, 1),
-            .proj = PlaneConv(name + ".proj", channels, channels, 1)};
-  }
-
-  VaeWeights::MidBlock MidBlock(const std::string& name, int64_t channels) {
-    return {.resnet0 = ResidualBlock(name + ".resnets.0", channels, channels),
-            .attention = AttentionBlock(name + ".attentions.0", channels),
-            .resnet1 = ResidualBlock(name + ".resnets.1", channels, channels)};
-  }
+  VaeBinder(const VaeConfig& config, WeightStore& store) : VaeBlockBinder(store), config_(config) {}
 
   VaeWeights::Encoder Encoder() {
     const std::vector<int64_t>& mult = config_.dim_mult;
@@ -164,8 +124,7 @@ class VaeBinder {
         width = out;
       }
       if (level + 1 < mult.size()) {
-        block.upsampler =
-            VaeWeights::Upsample{PlaneConv3x3(name + ".upsamplers.0.resample.1", width / 2, width)};
+        block.upsampler = PlaneConv3x3(name + ".upsamplers.0.resample.1", width / 2, width);
         width /= 2;
       }
       decoder.up_blocks.push_back(std::move(block));
@@ -175,50 +134,13 @@ class VaeBinder {
     return decoder;
   }
 
-  void Finish() {
-    binder_.AllowUnused("*.time_conv.*");  // runs only for videos
-    binder_.Finish();
-  }
-
  private:
-  // Keeps the last of `slices` temporal slices and turns [out, in, k, k] into [out, k, k, in].
-  Conv BindConv(const std::string& name, const Shape& shape, int64_t slices) {
-    const int64_t out = shape[0], in = shape[1], kernel = shape.back(), area = kernel * kernel;
-    Conv conv{
-        .in = in, .out = out, .kernel = kernel, .weight = {}, .bias = binder_.Floats(name + ".bias", {out})};
-    const std::vector<float> all = binder_.Floats(name + ".weight", shape);
-    if (all.empty()) return conv;  // missing: Finish() will say so
-    conv.weight.resize(static_cast<size_t>(out * area * in));
-    for (int64_t o = 0; o < out; ++o) {
-      for (int64_t i = 0; i < in; ++i) {
-        const float* live = all.data() + ((o * in + i) * slices + slices - 1) * area;
-        for (int64_t k = 0; k < area; ++k)
-          conv.weight[static_cast<size_t>((o * area + k) * in + i)] = live[k];
-      }
-    }
-    return conv;
-  }
-
-  // Leaves plain numbers in the file; whatever else there is becomes floats.
-  Conv3x3Layer BindConv3x3(const std::string& name, const Shape& shape) {
-    Conv3x3Layer conv{.in = shape[1],
-                      .out = shape[0],
-                      .weight = {},
-                      .bias = binder_.Floats(name + ".bias", {shape[0]}),
-                      .converted = {}};
-    const WeightTensor* stored = store_.Find(name + ".weight");
-    if (!stored || (!stored->quantized() && !stored->channels_last())) {
-      conv.weight = binder_.Matrix(name + ".weight", shape);
-      return conv;
-    }
-    conv.converted = std::make_shared<std::vector<float>>(binder_.Floats(name + ".weight", shape));
-    conv.weight = {conv.converted->data(), DType::kF32, conv.out, ElementCount(shape) / conv.out};
-    return conv;
+  // Of its temporal slices only the last one sees the single frame.
+  Shape CausalShape(const std::string&, int64_t out, int64_t in, int64_t kernel) const override {
+    return {out, in, kernel, kernel, kernel};
   }
 
   const VaeConfig& config_;
-  const WeightStore& store_;
-  WeightBinder binder_;
 };
 
 }  // namespace
