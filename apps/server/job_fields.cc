@@ -22,7 +22,7 @@ class PictureReader {
   PictureReader(int64_t pixels, std::vector<std::string>& notes)
       : most_(pixels), pixels_(pixels), notes_(notes) {}
 
-  Image Image(const std::string& name, const std::string& file);
+  qwen_image::Image Image(const std::string& name, const std::string& file);
   GreyImage Mask(const std::string& name, const std::string& file, bool is_hole);
 
  private:
@@ -49,7 +49,7 @@ class PictureReader {
   std::vector<std::string>& notes_;
 };
 
-Image PictureReader::Image(const std::string& name, const std::string& file) {
+qwen_image::Image PictureReader::Image(const std::string& name, const std::string& file) {
   return Read(name, [&] { return DecodeImage(file, name, {.max_pixels = pixels_}); });
 }
 

@@ -1,5 +1,9 @@
 #include "families/vocabulary.h"
 
+#include <algorithm>
+
+#include "families/weight_names.h"
+
 namespace qwen_image {
 
 #define FAMILY(vocabulary, family) extern const Vocabulary vocabulary;
@@ -20,6 +24,13 @@ std::vector<const Vocabulary*>& All() {
 }  // namespace
 
 std::span<const Vocabulary* const> Vocabularies() { return All(); }
+
+bool EditsPictures(std::string_view pipeline_class) {
+  return std::any_of(Vocabularies().begin(), Vocabularies().end(), [&](const Vocabulary* family) {
+    const auto& classes = family->weights->edit_classes;
+    return std::find(classes.begin(), classes.end(), pipeline_class) != classes.end();
+  });
+}
 
 std::vector<std::string> KnownVariants() {
   std::vector<std::string> names;

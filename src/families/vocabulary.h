@@ -23,6 +23,9 @@ struct Vocabulary {
 // All families that this program knows: those of table.def, and those of tests. Never empty.
 std::span<const Vocabulary* const> Vocabularies();
 
+// Whether a diffusers class edits the pictures that it is given, in any family.
+bool EditsPictures(std::string_view pipeline_class);
+
 // What users may call a variant: the names of all families.
 std::vector<std::string> KnownVariants();
 

@@ -92,6 +92,8 @@ struct WeightNames {
 
   // What model_index.json may name as the class of the pipeline.
   std::span<const std::string_view> pipeline_classes;
+  // Those whose prompt speaks of the pictures that they are given.
+  std::span<const std::string_view> edit_classes;
 };
 
 }  // namespace qwen_image

@@ -1,6 +1,7 @@
 #include "parity/reference_run.h"
 
 #include "core/fail.h"
+#include "families/vocabulary.h"
 #include "files/json.h"
 #include "files/safe_path.h"
 #include "files/text.h"
@@ -33,6 +34,7 @@ RunSettings ReadSettings(const Json& manifest, const std::string& where) {
   s.width = Field<int64_t>(manifest, "width", where);
   s.height = Field<int64_t>(manifest, "height", where);
   s.steps = Field<int64_t>(manifest, "steps", where);
+  if (manifest.contains("sigmas")) s.sigmas = Field<std::vector<double>>(manifest, "sigmas", where);
   s.cfg = Field<double>(manifest, "cfg", where);
   s.seed = Field<uint64_t>(manifest, "seed", where);
   s.max_sequence_length = manifest.contains("max_sequence_length")
@@ -50,6 +52,8 @@ RunSettings ReadSettings(const Json& manifest, const std::string& where) {
 }
 
 }  // namespace
+
+bool RunSettings::edits() const { return !images.empty() && EditsPictures(pipeline); }
 
 std::filesystem::path CheckpointFile(const std::string& name) { return name + ".npy"; }
 

@@ -18,6 +18,7 @@ struct RunSettings {
   std::string prompt;
   std::optional<std::string> negative_prompt;  // none: a run without guidance
   int64_t width = 0, height = 0, steps = 0;
+  std::vector<double> sigmas = {};  // that were given; empty: none
   double cfg = 1;
   uint64_t seed = 0;
   int64_t max_sequence_length = 512;
@@ -27,7 +28,7 @@ struct RunSettings {
   std::string mask = {};  // empty: none
   std::optional<double> strength = {};
 
-  bool edits() const { return pipeline.starts_with("QwenImageEdit"); }
+  bool edits() const;  // the pictures: the prompt speaks of them
 };
 
 class ReferenceRun {

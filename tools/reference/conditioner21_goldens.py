@@ -65,10 +65,10 @@ CASES = {
 # each returns the same.
 TAPPED = ("nested", "two")
 TAPS = {
-    "model.visual.blocks.#": ["", ".norm1", ".attn", ".attn.qkv", ".norm2", ".mlp", ".mlp.linear_fc1", ".mlp.act_fn"],
-    "model.visual.merger": ["", ".norm", ".linear_fc1", ".act_fn"],
-    "model.visual.deepstack_merger_list.#": ["", ".norm", ".linear_fc1", ".act_fn"],
-    "model.visual": [".patch_embed", ".pos_embed"],
+    "model.visual.blocks.#": ["", ".norm1", ".attn", ".attn.qkv", ".norm2", ".mlp", ".mlp.linear_fc1"],
+    "model.visual.merger": ["", ".norm", ".linear_fc1"],
+    "model.visual.deepstack_merger_list.#": ["", ".norm", ".linear_fc1"],
+    "model.visual": [".patch_embed"],
     "model.language_model": [".embed_tokens"],
     "model.language_model.layers.#": [
         "", ".input_layernorm", ".self_attn", ".self_attn.q_proj", ".self_attn.k_proj", ".self_attn.v_proj",
@@ -267,7 +267,8 @@ def run(model, model_name, name, grids):
     tensors = {key: tapped[key] for key in kept if grids} | {"hidden_states": outputs.hidden_states[-1]}
     if (model_name, name) == TAPPED:
         tensors |= tapped
-        tensors["model.visual.pos_embed:resampled"] = resampled_positions(model, pictures["image_grid_thw"])
+        positions_of_patches = resampled_positions(model, pictures["image_grid_thw"])
+        tensors["model.visual:positioned"] = tapped["model.visual.patch_embed"] + positions_of_patches
     row = {
         "name": name,
         "grids": [[1, h, w] for h, w in grids],

@@ -99,6 +99,9 @@ constexpr std::string_view kPipelineClasses[] = {"QwenImagePipeline",         "Q
                                                  "QwenImageInpaintPipeline",  "QwenImageEditPipeline",
                                                  "QwenImageEditPlusPipeline", "QwenImageEditInpaintPipeline"};
 
+constexpr std::string_view kEditClasses[] = {"QwenImageEditPipeline", "QwenImageEditPlusPipeline",
+                                             "QwenImageEditInpaintPipeline"};
+
 }  // namespace
 
 constinit const WeightNames kQwenImageWeightNames = {.model = "Qwen-Image",
@@ -114,6 +117,7 @@ constinit const WeightNames kQwenImageWeightNames = {.model = "Qwen-Image",
                                                      .unbound_shape = UnboundShape,
                                                      .reasons_for_zeros = kReasonsForZeros,
                                                      .tied = kTied,
-                                                     .pipeline_classes = kPipelineClasses};
+                                                     .pipeline_classes = kPipelineClasses,
+                                                     .edit_classes = kEditClasses};
 
 }  // namespace qwen_image

@@ -28,7 +28,8 @@ class VisionEncoderPass {
       Array hidden_states = ops_->New({patches, config_.hidden_size});
       ops_->Multiply(weights_.patch_embed, ops_->FromHost(pixel_values), hidden_states);
       ops_->Show(visual, "patch_embed", hidden_states);
-      ops_->Add(ops_->FromHost(PositionEmbeddings(visual)), hidden_states);
+      ops_->Add(ops_->FromHost(PositionEmbeddings()), hidden_states);
+      ops_->Show(tap, "model.visual:positioned", hidden_states);
 
       size_t features = 1;
       for (size_t i = 0; i < weights_.blocks.size(); ++i) {
@@ -69,28 +70,19 @@ class VisionEncoderPass {
   }
 
   // The learned table, resampled to the pictures' grids: [patches, hidden_size].
-  Tensor PositionEmbeddings(const Tap& visual) const {
+  Tensor PositionEmbeddings() const {
     const int64_t hidden = config_.hidden_size;
     const auto patches = static_cast<int64_t>(layout_.positions.size());
-    Tensor corners;  // as the module returns them; only made for whoever listens
-    if (visual.Wants("pos_embed")) {
-      corners = Tensor({patches, 4, hidden});
-      for (int64_t i = 0; i < 4 * patches; ++i)
-        std::copy_n(TableRow(layout_.positions[static_cast<size_t>(i / 4)], i % 4), hidden, corners.row(i));
-      visual("pos_embed", corners);
-    }
     Tensor embeddings({patches, hidden});
     compute_.pool.ParallelFor(patches, [&](int64_t patch) {
       const PositionTaps& taps = layout_.positions[static_cast<size_t>(patch)];
       float* const to = embeddings.row(patch);
       for (int64_t corner = 0; corner < 4; ++corner) {
-        const float* const from =
-            corners.size() > 0 ? corners.row(4 * patch + corner) : TableRow(taps, corner);
+        const float* const from = TableRow(taps, corner);
         const float weight = taps.weights[static_cast<size_t>(corner)];
         for (int64_t i = 0; i < hidden; ++i) to[i] = (corner > 0 ? to[i] : 0.0f) + from[i] * weight;
       }
     });
-    visual("pos_embed:resampled", embeddings);
     return embeddings;
   }
   const float* TableRow(const PositionTaps& taps, int64_t corner) const {
@@ -124,8 +116,7 @@ class VisionEncoderPass {
     const Projection linear_fc1{.x = &hidden_states,
                                 .norm = NormOf(w.norm2, "norm2"),
                                 .products = {{&w.mlp.linear_fc1, "mlp.linear_fc1", &mlp_}},
-                                .activation = Activation::kGeluTanh,
-                                .activated = "mlp.act_fn"};
+                                .activation = Activation::kGeluTanh};
     ops_->Project({&linear_fc1, 1}, tap);
     const GatedAddition linear_fc2{
         .x = &mlp_, .layer = &w.mlp.linear_fc2, .names = {"mlp.linear_fc2", "mlp"}, .sum = &hidden_states};
@@ -162,8 +153,7 @@ class VisionEncoderPass {
     const Projection linear_fc1{.x = &merged_patches,
                                 .norm = norm,
                                 .products = {{&w.linear_fc1, "linear_fc1", &hidden}},
-                                .activation = Activation::kGelu,
-                                .activated = "act_fn"};
+                                .activation = Activation::kGelu};
     ops_->Project({&linear_fc1, 1}, tap);
     const Projection linear_fc2{.x = &hidden, .products = {{&w.linear_fc2, "linear_fc2", &merged}}};
     ops_->Project({&linear_fc2, 1}, tap);

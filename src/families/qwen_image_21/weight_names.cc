@@ -104,6 +104,7 @@ constinit const WeightNames kWeightNames = {.model = "Qwen-Image-2.1",
                                             .unbound_shape = UnboundShape,
                                             .reasons_for_zeros = kReasonsForZeros,
                                             .tied = kTied,
-                                            .pipeline_classes = kPipelineClasses};
+                                            .pipeline_classes = kPipelineClasses,
+                                            .edit_classes = kPipelineClasses};
 
 }  // namespace qwen_image::qwen_image_21
