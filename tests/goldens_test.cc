@@ -93,6 +93,7 @@ TEST_P(Goldens, PictureIsDiffusersPicture) {
   const Image want = ReadPng(kGoldens / GetParam().name / "image.png");
   ASSERT_EQ(picture.width, want.width);
   ASSERT_EQ(picture.height, want.height);
+  ASSERT_EQ(picture.rgb.size(), want.pixels.size()) << "another number of channels";
   for (size_t i = 0; i < want.pixels.size(); ++i)
     ASSERT_LE(std::abs(picture.rgb[i] - want.pixels[i]), 1) << "value " << i;
   EXPECT_GE(Psnr(picture.rgb, want.pixels), 60);
@@ -113,7 +114,11 @@ constexpr GoldenCase kCases[] = {{"tiny_blocks", "models/tiny"},
                                  {"micro_edit_one", "tests/goldens/models/edit-micro-one"},
                                  {"micro_img2img", "tests/goldens/models/micro"},
                                  {"micro_inpaint", "tests/goldens/models/micro"},
-                                 {"micro_edit_inpaint", "tests/goldens/models/edit-micro-one"}};
+                                 {"micro_edit_inpaint", "tests/goldens/models/edit-micro-one"},
+                                 {"micro_21", "tests/goldens/models/21-micro"},
+                                 {"micro_21_cfg", "tests/goldens/models/21-micro"},
+                                 {"micro_21_edit", "tests/goldens/models/21-micro"},
+                                 {"micro_21_turbo", "tests/goldens/models/21-micro-turbo"}};
 
 // The same on MLX's CPU device, in builds that have it.
 std::vector<GoldenCase> CasesOnMlx() {
