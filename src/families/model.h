@@ -37,11 +37,12 @@ struct ModelDefaults;  // weights/model_defaults.h
 struct Geometry {
   int64_t pixel_channels = 3;
   int64_t latent_channels = 0;
-  int64_t pixels_per_latent = 8;  // along a side
-  int64_t latents_per_token = 2;  // along a side
-  int64_t side_multiple = 16;     // pixels: sides of a picture are multiples of this
-  int64_t max_side = 8192;        // pixels
-  int64_t untiled_pixels = 0;     // larger pictures pass the autoencoder in tiles unless told otherwise
+  int64_t pixels_per_latent = 8;     // along a side
+  int64_t latents_per_token = 2;     // along a side
+  int64_t side_multiple = 16;        // pixels: sides of a picture are multiples of this
+  int64_t max_side = 8192;           // pixels
+  int64_t untiled_pixels = 0;        // larger pictures pass the autoencoder in tiles unless told otherwise
+  int64_t untiled_input_pixels = 0;  // the same on the way in; 0: not another number
 
   int64_t pixels_per_token() const { return pixels_per_latent * latents_per_token; }
   int64_t token_channels() const { return latent_channels * latents_per_token * latents_per_token; }
@@ -56,6 +57,10 @@ struct Geometry {
   bool Tiles(GenerateRequest::Tiling asked, ImageSize size) const {
     if (asked != GenerateRequest::Tiling::kAuto) return asked == GenerateRequest::Tiling::kOn;
     return size.width * size.height > untiled_pixels;
+  }
+  bool TilesInput(GenerateRequest::Tiling asked, ImageSize size) const {
+    if (asked != GenerateRequest::Tiling::kAuto || untiled_input_pixels == 0) return Tiles(asked, size);
+    return size.width * size.height > untiled_input_pixels;
   }
 };
 

@@ -85,7 +85,8 @@ struct Conv3x3Shape {
 // instruction set in use.
 class Conv3x3Filter {
  public:
-  // Of several temporal slices the last one counts. Uses the memory of the filter before, if it is enough.
+  // Of several temporal slices the last one counts. Uses the memory of the filter before, if it is enough and
+  // not more than four times that.
   void Set(const WeightMatrix& weight /*[out, in · slices · 3 · 3]*/, int64_t in_channels, bool upsample,
            ThreadPool& pool);
   const float* data() const { return memory_.data(); }

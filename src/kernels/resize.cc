@@ -226,7 +226,7 @@ void MultiplyByAlpha(Bytes& pixels) {
 void DivideByAlpha(Bytes& pixels) {
   for (size_t i = 0; i + 3 < pixels.size(); i += 4) {
     const uint32_t alpha = pixels[i + 3];
-    if (alpha == 0 || alpha == 255) continue;
+    if (alpha == 0) continue;
     for (size_t c = i; c < i + 3; ++c)
       pixels[c] = static_cast<uint8_t>(std::min(255 * uint32_t{pixels[c]} / alpha, 255u));
   }

@@ -335,7 +335,8 @@ void Conv3x3Filter::Set(const WeightMatrix& weight, int64_t in_channels, bool up
   const int64_t panels = CeilDiv(weight.rows, panel);
   const int64_t products = upsample ? 25 : 36;
   const int64_t size = products * panels * panel * in_channels;
-  if (memory_.size() < size) {
+  constexpr int64_t kMuchSmaller = 4;  // large pictures have small filters, and need the memory
+  if (memory_.size() < size || memory_.size() > kMuchSmaller * size) {
     memory_ = Tensor();  // give the old block back first
     memory_ = Tensor({size});
   }

@@ -32,7 +32,7 @@ std::string DigestOf(const SeenPictures& pictures) {
 Tensor EncodePixels(const Pipeline::Impl& model, const Run& run, const Tensor& pixels, size_t index) {
   const auto pictures = static_cast<int64_t>(std::max<size_t>(1, run.settings.references.size()));
   const Compute compute = run.compute.ForPass(static_cast<int64_t>(index), pictures);
-  const bool tiled = model.geometry().Tiles(run.request.vae_tiling, {pixels.dim(3), pixels.dim(2)});
+  const bool tiled = model.geometry().TilesInput(run.request.vae_tiling, {pixels.dim(3), pixels.dim(2)});
   return model.model->autoencoder().Encode(pixels, tiled, compute,
                                            run.tap.Under(fmt::format("vae.image{}/", index)));
 }

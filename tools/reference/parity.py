@@ -104,6 +104,7 @@ def update_goldens():
         ("image_goldens.py", ["--out", folder / "images"]),
         ("processor_goldens.py", [folder / "processors"]),
         ("vision_goldens.py", [folder / "vision"]),
+        ("vae21_goldens.py", [folder / "vae21"]),
     ):
         subprocess.run([sys.executable, HERE / script, *words], check=True)
     goldens.write(folder, goldens.MAX_BYTES)  # counts them all

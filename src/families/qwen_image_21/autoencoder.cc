@@ -19,24 +19,39 @@ Image WithAlpha(const Image& image) {
 
 constexpr int64_t kFloat = sizeof(float);
 
-// What a block holds at most, in floats for each pixel of the picture. Going up: its input, the result of its
-// residual blocks, and that four times as large. The last one does not grow.
-int64_t DecoderFloats(const VaeConfig& config) {
+// The filters of two convolutions in the form they are multiplied in, 36 numbers for 9. Their memory is given
+// back when it is more than four times of what is needed.
+int64_t FilterBytes(int64_t widest, int64_t width) {
+  return 2 * 36 * kFloat * std::min(widest * widest, 4 * width * width);
+}
+
+int64_t WidestOf(const std::vector<VaeLevel>& levels) {
+  int64_t widest = 0;
+  for (const VaeLevel& level : levels) widest = std::max({widest, level.in, level.out});
+  return widest;
+}
+
+// What the blocks hold at most. Going up: the input, the result of the residual blocks, and that four times
+// as large. The last one does not grow.
+int64_t DecoderBytes(const VaeConfig& config, int64_t pixels) {
+  const std::vector<VaeLevel> levels = DecoderLevels(config);
   int64_t most = 0, scale = config.scale_factor() * config.scale_factor();
-  for (const VaeLevel& level : DecoderLevels(config)) {
-    most = std::max(most, (level.in + (level.resamples ? 5 : 1) * level.out) / scale);
+  for (const VaeLevel& level : levels) {
+    const int64_t floats = level.in + (level.resamples ? 5 : 1) * level.out;
+    most = std::max(most, pixels / scale * floats * kFloat + FilterBytes(WidestOf(levels), level.out));
     scale /= 4;
   }
   return most;
 }
 
-// Going down: its input and the result of its first residual block, if the width changes, and in a quarter of
+// Going down: the input and the result of the first residual block, if the width changes, and in a quarter of
 // the pixels the shortcut and the result.
-int64_t EncoderFloats(const VaeConfig& config) {
+int64_t EncoderBytes(const VaeConfig& config, int64_t pixels) {
+  const std::vector<VaeLevel> levels = EncoderLevels(config);
   int64_t most = 0, scale = 1;
-  for (const VaeLevel& level : EncoderLevels(config)) {
-    const int64_t whole = level.in == level.out ? level.in : level.in + level.out;
-    most = std::max(most, (whole + level.out / 2) / scale);
+  for (const VaeLevel& level : levels) {
+    const int64_t floats = (level.in == level.out ? 0 : level.in) + level.out + level.out / 2;
+    most = std::max(most, pixels / scale * floats * kFloat + FilterBytes(WidestOf(levels), level.out));
     scale *= 4;
   }
   return most;
@@ -45,34 +60,34 @@ int64_t EncoderFloats(const VaeConfig& config) {
 }  // namespace
 
 Geometry GeometryOf(const VaeConfig& config) {
-  // Untiled, the VAE's activations grow by about 2 KB per pixel; 3 GB are enough for a picture of this size.
+  // 3 GB are enough for pictures of these sizes: the activations take 2 KB per pixel on the way out, and 0.6
+  // KB on the way in.
   return {.pixel_channels = kPictureChannels,
           .latent_channels = config.z_dim,
           .pixels_per_latent = config.scale_factor(),
           .latents_per_token = 1,
           .side_multiple = 2 * config.scale_factor(),
-          .untiled_pixels = 1152 * 1024};
+          .untiled_pixels = 1152 * 1024,
+          .untiled_input_pixels = 2112 * 2048};
 }
 
+// Beside what the blocks hold: a band of a residual block, what threads and the attention work in, and the
+// picture in two layouts, or beside two rows of tiles, which overlap by a third.
 int64_t VaeWorkspace(const VaeConfig& config, const Geometry& geometry, const Workload& workload) {
-  constexpr int64_t kBand = 36 * 1000 * 1000;  // of a residual block
+  constexpr int64_t kBand = 36 * 1000 * 1000, kThreads = 220 * 1000 * 1000;
   constexpr int64_t kTile = kLargePictureTiling.min_size;
-  int64_t bytes = 0, pictures = 0;
-  const auto consider = [&](ImageSize size, int64_t floats_per_pixel) {
-    const bool tiled = geometry.Tiles(workload.tiling, size);
-    const int64_t pixels =
-        std::min(size.width, tiled ? kTile : size.width) * std::min(size.height, tiled ? kTile : size.height);
-    bytes = std::max(bytes, pixels * floats_per_pixel * kFloat);
-    // In two layouts, or beside two rows of tiles, which overlap by a third.
+  int64_t most = 0;
+  const auto consider = [&](ImageSize size, bool tiled, auto bytes_of) {
+    const int64_t width = tiled ? std::min(size.width, kTile) : size.width;
+    const int64_t height = tiled ? std::min(size.height, kTile) : size.height;
     const int64_t lines = size.height + (tiled ? 2 * kTile * 4 / 3 : size.height);
-    pictures = std::max(pictures, lines * size.width * kPictureChannels * kFloat);
+    const int64_t picture = lines * size.width * kPictureChannels * kFloat;
+    most = std::max(most, bytes_of(config, width * height) + picture);
   };
-  consider(workload.picture, std::max(DecoderFloats(config), EncoderFloats(config)));
-  for (const EditInputSizes& sizes : workload.references) consider(sizes.vae, EncoderFloats(config));
-  const int64_t widest = std::max(config.base_dim, config.decoder_base_dim) *
-                         *std::max_element(config.dim_mult.begin(), config.dim_mult.end());
-  // The filters of two convolutions in the form they are multiplied in: 36 numbers for 9.
-  return bytes + pictures + kBand + 2 * 36 * widest * widest * kFloat;
+  consider(workload.picture, geometry.Tiles(workload.tiling, workload.picture), DecoderBytes);
+  for (const EditInputSizes& sizes : workload.references)
+    consider(sizes.vae, geometry.TilesInput(workload.tiling, sizes.vae), EncoderBytes);
+  return most + kBand + kThreads;
 }
 
 Tensor QwenImage21Autoencoder::Preprocess(const Image& image, ImageSize size, ThreadPool& pool) const {

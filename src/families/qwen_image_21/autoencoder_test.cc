@@ -120,6 +120,19 @@ TEST(VaeWorkspace, TilesKeepItSmall) {
   EXPECT_LT(need({2048, 2048}, Tiling::kAuto), kLimit);
   EXPECT_LT(need({2752, 1536}, Tiling::kAuto), kLimit);
   EXPECT_GT(need({2048, 2048}, Tiling::kOff), 8'000'000'000);
+
+  // A reference of 2048 × 2048 is read as a whole, as in diffusers.
+  const EditInputSizes reference = {{}, {}, {2048, 2048}};
+  EXPECT_FALSE(geometry.TilesInput(Tiling::kAuto, reference.vae));
+  EXPECT_TRUE(geometry.TilesInput(Tiling::kOn, reference.vae));
+  EXPECT_TRUE(geometry.TilesInput(Tiling::kAuto, {2304, 2048}));
+  const auto edit = [&](Tiling tiling) {
+    return VaeWorkspace(
+        config, geometry,
+        {.picture = {512, 512}, .references = {&reference, 1}, .prompt_tokens = 0, .tiling = tiling});
+  };
+  EXPECT_LT(edit(Tiling::kAuto), kLimit);
+  EXPECT_LT(edit(Tiling::kOn), edit(Tiling::kAuto));
 }
 
 }  // namespace
