@@ -167,6 +167,11 @@ void MlxOps::RmsNorm(const std::vector<float>& weight, float eps, Array& x) {
   Set(x, mx::fast::rms_norm(Of(x), Get(weight), eps));
 }
 
+void MlxOps::LayerNorm(const std::vector<float>& weight, const std::vector<float>& bias, float eps,
+                       Array& x) {
+  Set(x, mx::fast::layer_norm(Of(x), Get(weight), Get(bias), eps));
+}
+
 void MlxOps::Silu(Array& x) { Set(x, on_mlx::Silu(Of(x))); }
 
 void MlxOps::Tanh(Array& x) { Set(x, mx::tanh(Of(x))); }
@@ -177,7 +182,10 @@ void MlxOps::Add(const Array& x, Array& sum) { Set(sum, Of(sum) + mx::astype(Of(
 
 void MlxOps::Project(const Projection& p, const Tap& tap) {
   array x = Of(*p.x);
-  if (p.norm.kind == Norm::Kind::kLayer) x = mx::fast::layer_norm(x, {}, {}, p.norm.eps);
+  if (p.norm.kind == Norm::Kind::kLayer) {
+    x = p.norm.bias ? mx::fast::layer_norm(x, Get(*p.norm.weight), Get(*p.norm.bias), p.norm.eps)
+                    : mx::fast::layer_norm(x, {}, {}, p.norm.eps);
+  }
   if (p.norm.kind == Norm::Kind::kRms) x = mx::fast::rms_norm(x, Get(*p.norm.weight), p.norm.eps);
   TapNamed(tap, p.norm.name, x);
   if (p.modulation.values) {
@@ -242,7 +250,8 @@ void MlxOps::NormAndRotate(std::span<const NormRope> inputs, const Tap& tap) {
     array x = Heads(Of(*n.x), weight.shape(0));
     x = mx::fast::rms_norm(x, mx::astype(weight, x.dtype()), n.eps);
     TapNamed(tap, n.norm, x);
-    x = RopeInterleaved(x, Of(n.rope->cos), Of(n.rope->sin));
+    const auto rotate = n.pairs == NormRope::Pairs::kHalves ? RopeHalves : RopeInterleaved;
+    x = rotate(x, Of(n.rope->cos), Of(n.rope->sin));
     TapNamed(tap, n.rotated, x);
     Set(*n.x, x);
   }

@@ -32,6 +32,8 @@ class MlxOps : public Ops {
 
   void Multiply(const qwen_image::Linear& layer, const Array& x, Array& y) override;
   void RmsNorm(const std::vector<float>& weight, float eps, Array& x) override;
+  void LayerNorm(const std::vector<float>& weight, const std::vector<float>& bias, float eps,
+                 Array& x) override;
   void Silu(Array& x) override;
   void Tanh(Array& x) override;
   void SiluMul(const Array& up, Array& gate) override;
@@ -52,6 +54,9 @@ class MlxOps : public Ops {
   Array NormSiluConvolve(const std::vector<float>& gamma, const char* norm, const Conv3x3Layer& layer,
                          const Array& x, const Tap& tap) override;
   void AddBranch(const ConvBranch& branch, const Array& x, Array& sum, const Tap& tap) override;
+  Array FoldedMeans(const Folding& folding, const Array& x, int64_t channels) override;
+  void AddUnfolded(const Folding& folding, const Array& x, Array& sum, const char* name,
+                   const Tap& tap) override;
 
   bool compiles() const override { return backend_.placement().compile; }
   void RunCompiled(const CompiledPart& part, std::span<Array> state) override;

@@ -85,4 +85,31 @@ void MlxOps::AddBranch(const ConvBranch& branch, const Array& x, Array& sum, con
   Set(sum, Of(hidden) + Of(sum));
 }
 
+Array MlxOps::FoldedMeans(const Folding& folding, const Array& x, int64_t channels) {
+  const int side = static_cast<int>(folding.side), frames = static_cast<int>(folding.frames);
+  const int height = static_cast<int>(x.dim(0)) / side, width = static_cast<int>(x.dim(1)) / side,
+            large = static_cast<int>(x.dim(2)), small = static_cast<int>(channels);
+  const array blocks = mx::reshape(Of(x), {height, side, width, side, large});
+  const array pixels =
+      mx::reshape(mx::transpose(blocks, {0, 2, 4, 1, 3}), {height, width, large, 1, side * side});
+  const array video = mx::pad(pixels, {{0, 0}, {0, 0}, {0, 0}, {frames - 1, 0}, {0, 0}});
+  return Wrapped(
+      mx::mean(mx::reshape(video, {height, width, small, large * frames * side * side / small}), -1));
+}
+
+void MlxOps::AddUnfolded(const Folding& folding, const Array& x, Array& sum, const char* name,
+                         const Tap& tap) {
+  const int side = static_cast<int>(folding.side), frames = static_cast<int>(folding.frames);
+  const int height = static_cast<int>(x.dim(0)), width = static_cast<int>(x.dim(1)),
+            small = static_cast<int>(x.dim(2)), large = static_cast<int>(sum.dim(2));
+  const array shares = mx::repeat(Of(x), large * frames * side * side / small, 2);
+  const array video = mx::reshape(shares, {height, width, large, frames, side, side});
+  const array last = mx::squeeze(
+      mx::slice(video, {0, 0, 0, frames - 1, 0, 0}, {height, width, large, frames, side, side}), 3);
+  Array added =
+      Wrapped(mx::reshape(mx::transpose(last, {0, 3, 1, 4, 2}), {height * side, width * side, large}));
+  ShowPicture(tap, name, added, Frames::kOne);
+  Set(sum, Of(sum) + Of(added));
+}
+
 }  // namespace qwen_image::on_mlx
