@@ -312,7 +312,7 @@ struct Toy final : Family {
   bool Recognises(const ModelParts& parts) const override {
     return std::filesystem::exists(parts.transformer / "toy.safetensors");
   }
-  SchedulerConfig OfficialScheduler() const override { return {.shift = 1}; }
+  SchedulerConfig OfficialScheduler(const VariantInfo&) const override { return {.shift = 1}; }
   std::unique_ptr<Model> Open(const ModelParts& parts, const ModelFiles&,
                               const ModelOptions& options) const override {
     return std::make_unique<ToyModel>(parts, options);

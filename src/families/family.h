@@ -6,6 +6,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "families/model.h"
@@ -52,6 +53,7 @@ struct VariantInfo {
   std::string how;   // what told
   bool edits = false;
   std::string pipeline_class;  // for a model_index.json
+  bool given = false;          // by the user; what lies in the model's folder may speak for another
 };
 
 class Family {
@@ -60,7 +62,8 @@ class Family {
   virtual const Vocabulary& vocabulary() const = 0;
   virtual std::string title() const = 0;  // for people
   virtual bool Recognises(const ModelParts& parts) const = 0;
-  virtual SchedulerConfig OfficialScheduler() const = 0;
+  virtual SchedulerConfig OfficialScheduler(const VariantInfo& variant) const = 0;
+  virtual std::string_view tokenizer_folder() const { return "tokenizer"; }  // of a diffusers folder
 
   // All throw Error kBadInput that says what does not fit.
   virtual std::unique_ptr<Model> Open(const ModelParts& parts, const ModelFiles& files,

@@ -39,6 +39,12 @@ struct ConfigClass {
   bool may_go_on = false;  // the value may be the beginning of a longer name
 };
 
+// Modules whose weights other tools store in one matrix, one below the other, in equal parts.
+struct FusedRows {
+  std::string_view whole;                   // the end of its name: ".img_mlp.gate_up"
+  std::span<const std::string_view> parts;  // of theirs, in the order of the rows
+};
+
 // What a tensor is for. The first role of its component that fits counts.
 struct WeightRole {
   Component component;
@@ -72,8 +78,15 @@ struct WeightNames {
   // ends, `config` tells (config.json, or null), else all `stored_names` together do.
   Renamer (*renamer)(Component component, std::span<const std::string_view> stored_names, const Json& config);
   std::span<const std::string_view> markers;  // tensors that only say something about the file
+  std::span<const FusedRows> fused = {};
 
   std::span<const ComponentSign> signs;
+  std::string_view vision_sign = {};  // a tensor that no other family's vision tower has
+  // Linear layers that no other family's transformer has, as globs: they tell whose a LoRA is.
+  std::span<const std::string_view> own_layers = {};
+  // What GGUF files of the text encoder call its architecture, where a mere language model has all the same
+  // tensors; empty: nothing is expected.
+  std::string_view text_encoder_architecture = {};
   std::span<const ComponentBeginning> beginnings;
   std::span<const ConfigClass> config_classes;
   // Whether a config that lies beside a single file is one of this component.

@@ -9,6 +9,15 @@
 
 namespace qwen_image {
 
+std::vector<std::string> WeightFile::Divide(const std::string& name,
+                                            std::map<std::string, StoredTensor> parts) {
+  tensors_.erase(name);
+  tensors_.merge(parts);
+  std::vector<std::string> taken;
+  for (const auto& [part, tensor] : parts) taken.push_back(part);
+  return taken;
+}
+
 std::unique_ptr<WeightFile> OpenWeightFile(const std::filesystem::path& path) {
   constexpr std::string_view kGguf = "GGUF";
   const MappedFile file(path);

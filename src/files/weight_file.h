@@ -7,6 +7,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "core/dtype.h"
 #include "core/tensor.h"
@@ -27,6 +28,10 @@ class WeightFile {
   const std::map<std::string, StoredTensor>& tensors() const { return tensors_; }
   const std::map<std::string, std::string>& metadata() const { return metadata_; }
   const MappedFile& file() const { return file_; }
+
+  // Puts `parts` in the place of a tensor that is several in one; their bytes are its own. Those whose name
+  // is taken already are left out, and returned.
+  std::vector<std::string> Divide(const std::string& name, std::map<std::string, StoredTensor> parts);
 
  protected:
   explicit WeightFile(const std::filesystem::path& path) : file_(path) {}

@@ -107,19 +107,20 @@ ModelParts FindSourceParts(const ModelFiles& source, const std::vector<Component
 
 void CopyOtherFiles(const ModelParts& parts, const Family& family, const VariantInfo& variant,
                     const fs::path& to) {
-  CopyFolder(parts.tokenizer, to / "tokenizer");
-  if (parts.scheduler.empty()) {
+  const bool processor = IsFolder(parts.root / "processor");  // of models for editing
+  if (processor) CopyFolder(parts.root / "processor", to / "processor");
+  // The processor's folder may be the tokenizer's too; another tokenizer then takes the place of its own.
+  CopyFolder(parts.tokenizer, to / family.tokenizer_folder());
+  if (parts.scheduler.empty() || variant.given) {
     MakeFolders(to / "scheduler");
     WriteJsonFile(to / "scheduler" / "scheduler_config.json",
-                  SchedulerConfigJson(family.OfficialScheduler()));
+                  SchedulerConfigJson(family.OfficialScheduler(variant)));
   } else {
     CopyFolder(parts.scheduler, to / "scheduler");
   }
-  const bool processor = IsFolder(parts.root / "processor");  // of models for editing
-  if (processor) CopyFolder(parts.root / "processor", to / "processor");
   if (IsFile(parts.root / "qwen_image.json"))
     CopyFile(parts.root / "qwen_image.json", to / "qwen_image.json");
-  if (IsFile(parts.root / "model_index.json")) {
+  if (IsFile(parts.root / "model_index.json") && !variant.given) {
     CopyFile(parts.root / "model_index.json", to / "model_index.json");
   } else {
     WriteJsonFile(to / "model_index.json", family.ModelIndex(variant, processor));

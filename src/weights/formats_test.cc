@@ -66,9 +66,6 @@ TEST_P(ForeignWeights, AreWorthWhatTheirToolReads) {
   for (const auto& [name, expected] : file.tensors.items()) {
     SCOPED_TRACE(file.path + ": " + name);
     const std::string here = QwenImageRenamer(component, {}, nullptr)(name);
-    if (const WeightTensor* tensor = store.Find(here);
-        tensor && tensor->problem().find("convrot") != std::string::npos)
-      continue;  // refused by name: see ARotatedTensorIsRefused
     const std::vector<float> values = binder.Floats(here, expected.at("shape").get<Shape>());
     ASSERT_FALSE(values.empty());
     ExpectValues(values, expected);
@@ -82,14 +79,6 @@ INSTANTIATE_TEST_SUITE_P(Tools, ForeignWeights, ::testing::ValuesIn(ForeignFiles
   }
   return name;
 });
-
-TEST(ForeignWeightsRefused, ARotatedTensor) {
-  WeightStore store(kFormats / "comfy_quant.safetensors", Component::kTransformer);
-  WeightBinder binder(store);
-  EXPECT_TRUE(binder.Floats("transformer_blocks.0.attn.to_out.0.weight", {8, 256}).empty());
-  EXPECT_THAT(MessageOf(ErrorKind::kBadInput, [&] { binder.Finish(); }),
-              HasSubstr("to_out.0.weight is stored rotated (comfy_quant convrot)"));
-}
 
 TEST(ForeignWeightsRefused, StorageThatOnlyANoteTells) {
   const TempFolder folder;

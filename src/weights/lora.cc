@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "core/fail.h"
+#include "families/weight_names.h"
 #include "files/text.h"
 #include "weights/files.h"
 #include "weights/lora_names.h"
@@ -140,6 +141,8 @@ void LoraSet::Finish() {
     if (lines.empty()) continue;
     message += fmt::format("{}{}: this LoRA cannot be applied", message.empty() ? "" : "\n",
                            loras_[i].contents.file->path().string());
+    if (const Vocabulary* family = loras_[i].contents.family)
+      message += fmt::format("; it is one for {}", family->weights->model);
     if (applied_[i].total > 0)
       message += fmt::format("; {} of {} layers fit the transformer", applied_[i].layers, applied_[i].total);
     for (size_t n = 0; n < std::min(lines.size(), kMaxLines); ++n) message += "\n  " + lines[n];

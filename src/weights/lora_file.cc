@@ -6,6 +6,7 @@
 
 #include "core/fail.h"
 #include "files/text.h"
+#include "weights/fused.h"
 #include "weights/lora_alpha.h"
 #include "weights/lora_config.h"
 #include "weights/lora_names.h"
@@ -19,6 +20,7 @@ struct Parts {
   std::map<LoraPart, const StoredTensor*> tensors;
   std::map<LoraPart, std::string> names;  // as stored
   bool flat = false;
+  std::string stored_module = {};  // where other layers are stored with it: what all of them are called
 };
 
 std::string_view NameOf(LoraPart part) {
@@ -39,7 +41,9 @@ class LoraReader {
   explicit LoraReader(const std::filesystem::path& path) { contents_.file = OpenWeightFile(path); }
 
   LoraContents Read() {
+    contents_.family = FamilyOfLora(StoredNames(*contents_.file));
     SortTensors();
+    DivideFusedLayers();
     RefuseOthers();
     ReadConfig();
     for (const auto& [module, parts] : layers_) {
@@ -62,7 +66,8 @@ class LoraReader {
         refused_[std::string(refused)].push_back(stored_name);
         continue;
       }
-      const auto name = ParseLoraName(stored_name);
+      const Vocabulary* family = contents_.family ? contents_.family : Vocabularies()[0];
+      const auto name = ParseLoraName(stored_name, *family->weights);
       if (!name) {
         unknown_.push_back(stored_name);
         continue;
@@ -78,6 +83,34 @@ class LoraReader {
                                                  Printable(name->module)));
       }
     }
+  }
+
+  // A layer whose outputs are those of several: each has a part of up's rows, and all of down.
+  void DivideFusedLayers() {
+    std::map<std::string, Parts> divided;
+    for (const auto& [module, parts] : layers_) {
+      const std::vector<std::string> modules = PartsOfFused(module, parts.flat);
+      const auto up = parts.tensors.find(LoraPart::kUp);
+      if (modules.empty() || up == parts.tensors.end() || !CanDivide(*up->second, modules.size())) {
+        Keep(module, parts, divided);  // as it is: the message is about what stands in the file
+        continue;
+      }
+      for (size_t i = 0; i < modules.size(); ++i) {
+        Parts part = parts;
+        part.stored_module = module;
+        part.tensors[LoraPart::kUp] = &contents_.parts.emplace_back(PartOf(*up->second, i, modules.size()));
+        Keep(modules[i], part, divided);
+      }
+    }
+    layers_ = std::move(divided);
+  }
+
+  void Keep(const std::string& module, const Parts& parts, std::map<std::string, Parts>& all) {
+    const auto [earlier, is_new] = all.emplace(module, parts);
+    if (!is_new)
+      contents_.problems.push_back(fmt::format("{} is there twice, as {} and as {}", Printable(module),
+                                               Printable(earlier->second.names.begin()->second),
+                                               Printable(parts.names.begin()->second)));
   }
 
   void RefuseOthers() {
@@ -134,7 +167,7 @@ class LoraReader {
     CheckFinite(parts.names.at(LoraPart::kDown), layer.down);
     CheckFinite(parts.names.at(LoraPart::kUp), layer.up);
     if (const auto alpha = AlphaOverRank(parts, layer.rank())) ApplyAlpha(module, *alpha, layer);
-    ApplyConfig(module, layer);
+    ApplyConfig(parts.stored_module.empty() ? module : parts.stored_module, layer);
     return layer;
   }
 

@@ -1,12 +1,14 @@
 // One file of a LoRA: its layers, checked as far as that is possible without the model.
 #pragma once
 
+#include <deque>
 #include <filesystem>
 #include <map>
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "families/vocabulary.h"
 #include "files/weight_file.h"
 #include "weights/tensor.h"
 
@@ -33,6 +35,8 @@ struct LoraLayer {
 
 struct LoraContents {
   std::unique_ptr<WeightFile> file;
+  const Vocabulary* family = nullptr;       // that it is for; null: its layers do not tell
+  std::deque<StoredTensor> parts;           // of tensors that are for several layers
   std::map<std::string, LoraLayer> layers;  // by module, diffusers' name or a flat one
   int64_t total = 0;                        // layers, those with a problem too
   std::vector<std::string> problems;        // lines of a message

@@ -4,6 +4,7 @@
 #include <cctype>
 #include <numeric>
 
+#include "core/glob.h"
 #include "families/checkpoint_prefixes.h"
 #include "families/vocabulary.h"
 
@@ -96,6 +97,21 @@ std::optional<LoraTensorName> ParseLoraName(std::string_view stored_name, const 
   if (name.module.empty()) return std::nullopt;  // of another component
   name.module.pop_back();
   return name;
+}
+
+const Vocabulary* FamilyOfLora(std::span<const std::string_view> stored_names) {
+  for (size_t i = Vocabularies().size(); i > 0; --i) {
+    const WeightNames& names = *Vocabularies()[i - 1]->weights;
+    const auto is_own = [&](std::string_view stored_name) {
+      const auto name = ParseLoraName(stored_name, names);
+      return name &&
+             std::any_of(names.own_layers.begin(), names.own_layers.end(), [&](std::string_view glob) {
+               return MatchesGlob(name->flat ? FlatName(glob) : std::string(glob), name->module);
+             });
+    };
+    if (std::any_of(stored_names.begin(), stored_names.end(), is_own)) return Vocabularies()[i - 1];
+  }
+  return nullptr;
 }
 
 bool HasPeftPrefix(std::string_view stored_name) { return stored_name.starts_with(kPeftPrefix); }

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -27,6 +28,10 @@ struct LoraTensorName {
 // tensor of a LoRA.
 std::optional<LoraTensorName> ParseLoraName(std::string_view stored_name,
                                             const WeightNames& family = *Vocabularies()[0]->weights);
+
+// The family whose transformer the LoRA is for, told by layers that no other has (WeightNames::own_layers);
+// null: it changes only layers that several have.
+const Vocabulary* FamilyOfLora(std::span<const std::string_view> stored_names);
 
 // Whether names begin as PEFT saves them, beside an adapter_config.json.
 bool HasPeftPrefix(std::string_view stored_name);

@@ -88,6 +88,15 @@ void FindInComfyFolder(const fs::path& root, ModelParts& parts) {
   if (parts.vae.empty()) parts.vae = OnlyWeightsIn(root / "vae", Component::kVae);
 }
 
+// The folder of a model's tokenizer; empty: there is none. Qwen-Image-2.1's is with the processor of its
+// pictures.
+fs::path TokenizerIn(const fs::path& root) {
+  if (IsFolder(root / "tokenizer")) return root / "tokenizer";
+  const fs::path processor = root / "processor";
+  return Exists(processor / "tokenizer_config.json") || Exists(processor / "tokenizer.json") ? processor
+                                                                                             : fs::path();
+}
+
 void FindInFolder(const fs::path& root, ModelParts& parts) {
   if (Exists(root / "model_index.json")) {
     parts.pipeline_class = ReadPipelineClass(root);
@@ -102,10 +111,7 @@ void FindInFolder(const fs::path& root, ModelParts& parts) {
   take("transformer", parts.transformer);
   take("text_encoder", parts.text_encoder);
   take("vae", parts.vae);
-  take("tokenizer", parts.tokenizer);
-  // Qwen-Image-2.1's is with the processor of its pictures.
-  if (Exists(root / "processor" / "tokenizer_config.json") || Exists(root / "processor" / "tokenizer.json"))
-    take("processor", parts.tokenizer);
+  if (parts.tokenizer.empty()) parts.tokenizer = TokenizerIn(root);
   take("scheduler", parts.scheduler);
 }
 
@@ -136,7 +142,7 @@ void CheckNamedFile(const fs::path& path, Component component) {
 void FindBeside(const fs::path& part, ModelParts& parts) {
   if (part.empty() || !IsFolder(part)) return;
   const fs::path above = ParentOf(WithoutSlash(part));
-  if (parts.tokenizer.empty() && IsFolder(above / "tokenizer")) parts.tokenizer = above / "tokenizer";
+  if (parts.tokenizer.empty()) parts.tokenizer = TokenizerIn(above);
   if (parts.scheduler.empty() && IsFolder(above / "scheduler")) parts.scheduler = above / "scheduler";
 }
 

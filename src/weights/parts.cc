@@ -7,8 +7,10 @@
 
 #include "core/fail.h"
 #include "families/checkpoint_prefixes.h"
+#include "families/renaming.h"
 #include "files/json.h"
 #include "files/text.h"
+#include "weights/fused.h"
 
 namespace qwen_image {
 namespace {
@@ -48,17 +50,17 @@ class PartJoiner {
 
   void JoinWeight(const std::string& name, const StoredIn& values) {
     const std::string stem = name.substr(0, name.size() - kWeight.size());  // with its dot
-    const StoredIn* note = Part(stem + "comfy_quant");
-    const std::string problem = ComfyProblem(stem, values, note);
+    const StoredIn* note = Part(stem + std::string(kComfyNote));
+    const ComfyStorage storage = StorageOf(name, values, note);
     std::optional<WeightTensor> joined;
-    if (!problem.empty()) {
+    if (!storage.problem.empty()) {
       const StoredIn* scale = FindScale(stem);
       joined.emplace(values, scale ? std::vector{*scale} : std::vector<StoredIn>(),
-                     TensorProblem{Problem::kNotRead, problem});
+                     TensorProblem{Problem::kNotRead, storage.problem});
     } else if (values.tensor->dtype == DType::kU32) {
       joined = JoinMlx(name, stem, values);
-    } else if (IsFp8(values.tensor->dtype) || values.tensor->dtype == DType::kI8) {
-      joined = JoinScaled(stem, values);
+    } else if (IsFp8(values.tensor->dtype) || values.tensor->dtype == DType::kI8 || storage.rotated_group) {
+      joined = JoinScaled(stem, values, storage.rotated_group);
     } else {
       return;
     }
@@ -123,41 +125,64 @@ class PartJoiner {
                                       ToString(words), ToString(groups))}};
   }
 
-  // What ComfyUI's note on a tensor says, if it is a way of storing that is not read here. The note is a
-  // tensor beside it, or stands in the file's metadata.
-  std::string ComfyProblem(const std::string& stem, const StoredIn& values, const StoredIn* part) {
+  // What ComfyUI's note on a tensor says. The note is a tensor beside it, or stands in the file's metadata.
+  struct ComfyStorage {
+    std::string problem;        // a way of storing that is not read here
+    int64_t rotated_group = 0;  // of values that were rotated together; 0: none were
+  };
+  ComfyStorage StorageOf(const std::string& name, const StoredIn& values, const StoredIn* part) {
     Json note;
     if (part) {
       const auto bytes = part->tensor->bytes;
       note = ParseNote({reinterpret_cast<const char*>(bytes.data()), bytes.size()});
-    } else if (const Json* found = NoteInMetadata(stem, *values.file)) {
+    } else if (const Json* found = NoteInMetadata(name, values)) {
       note = *found;
     } else {
-      return "";
+      return {};
     }
-    if (note.is_object() && note.contains("convrot") && note["convrot"] != Json(false)) {
-      return "is stored rotated (comfy_quant convrot), which this version does not read";
+    const auto field = [&](const char* key) {
+      return note.is_object() && note.contains(key) ? note[key] : Json();
+    };
+    const auto shown = [](const Json& json) {
+      return Printable(json.dump(-1, ' ', /*ensure_ascii=*/true, Json::error_handler_t::replace), 80);
+    };
+    constexpr std::string_view kInt8 = "int8_tensorwise";
+    const Json format = field("format"), rotated = field("convrot");
+    const bool known = format == kInt8 ||
+                       (format.is_string() && format.get_ref<const std::string&>().starts_with("float8_"));
+    if (!known)
+      return {fmt::format("is stored as {} (comfy_quant), which this version does not read", shown(format))};
+    if (rotated.is_null() || rotated == Json(false)) return {};
+    constexpr int64_t kUsualGroup = 256, kMaxGroup = int64_t{1} << 32;
+    const Json group = note.contains("convrot_groupsize") ? field("convrot_groupsize") : Json(kUsualGroup);
+    if (format != kInt8 || rotated != Json(true) || !group.is_number_integer() || group < 1 ||
+        group > kMaxGroup) {
+      return {
+          fmt::format("is stored rotated (comfy_quant convrot {}, convrot_groupsize {}) as {}, which this "
+                      "version does not read",
+                      shown(rotated), shown(group), shown(format))};
     }
-    const Json format = note.is_object() && note.contains("format") ? note["format"] : Json();
-    const bool known = format.is_string() && (format.get_ref<const std::string&>().starts_with("float8_") ||
-                                              format == "int8_tensorwise");
-    if (known) return "";
-    return fmt::format("is stored as {} (comfy_quant), which this version does not read",
-                       Printable(format.dump(-1, ' ', /*ensure_ascii=*/true), 80));
+    return {"", group.get<int64_t>()};
   }
 
-  const Json* NoteInMetadata(const std::string& stem, const WeightFile& file) {
-    const auto [layers, is_new] = metadata_.try_emplace(&file);
-    const auto text = file.metadata().find("_quantization_metadata");
-    if (is_new && text != file.metadata().end()) {
+  // Under the name that the layer has in the file, but for a checkpoint's prefix, which may be left out.
+  const Json* NoteInMetadata(const std::string& name, const StoredIn& values) {
+    const auto [layers, is_new] = metadata_.try_emplace(values.file);
+    const auto text = values.file->metadata().find("_quantization_metadata");
+    if (is_new && text != values.file->metadata().end()) {
       const Json json = ParseNote(text->second);
-      if (json.is_object() && json.contains("layers")) layers->second = json["layers"];
+      const Json notes = json.is_object() && json.contains("layers") ? json["layers"] : Json();
+      if (notes.is_object()) {
+        for (const auto& [layer, note] : notes.items())
+          layers->second[RemovePrefix(layer, kCheckpointTransformer)] = note;
+      }
     }
-    if (!layers->second.is_object()) return nullptr;
-    for (const std::string_view prefix :
-         {std::string_view(), kCheckpointTransformer[0], kCheckpointTransformer[1]}) {
-      const auto found = layers->second.find(std::string(prefix) + stem.substr(0, stem.size() - 1));
-      if (found != layers->second.end()) return &*found;
+    const std::string_view stored_name = values.name.empty() ? name : values.name;
+    const std::string layer =
+        RemovePrefix(std::string(stored_name.substr(0, stored_name.rfind('.'))), kCheckpointTransformer);
+    for (const std::string& candidate : {layer, FusedNameOf(layer)}) {
+      const auto found = layers->second.find(candidate);
+      if (found != layers->second.end()) return &found->second;
     }
     return nullptr;
   }
@@ -189,8 +214,14 @@ class PartJoiner {
     return nullptr;
   }
 
-  WeightTensor JoinScaled(const std::string& stem, const StoredIn& values) {
-    if (const StoredIn* scale = FindScale(stem)) return {values, *scale};
+  WeightTensor JoinScaled(const std::string& stem, const StoredIn& values, int64_t rotated_group) {
+    if (const StoredIn* scale = FindScale(stem))
+      return rotated_group ? WeightTensor(values, *scale, rotated_group) : WeightTensor(values, *scale);
+    if (rotated_group) {
+      return {values, std::vector<StoredIn>(),
+              TensorProblem{Problem::kMissingScales,
+                            "is stored rotated (comfy_quant convrot), but its scale is missing"}};
+    }
     WeightTensor tensor(values);
     // An int8 weight without one; plain fp8 numbers are weights as they are.
     if (!tensor.problem().empty()) tensor.set_problem({Problem::kMissingScales, tensor.problem()});
@@ -200,7 +231,8 @@ class PartJoiner {
   const std::map<std::string, StoredIn>& stored_;
   std::set<std::string> used_;
   std::map<std::string, WeightTensor> joined_;
-  std::map<const WeightFile*, Json> metadata_;  // what ComfyUI notes on the layers of each file
+  // What ComfyUI notes on the layers of each file.
+  std::map<const WeightFile*, std::map<std::string, Json>> metadata_;
 };
 
 }  // namespace

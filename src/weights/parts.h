@@ -13,9 +13,13 @@ namespace qwen_image {
 // vLLM, who multiply by it all the same.
 inline constexpr std::string_view kScaleNames[] = {"scale_weight", "weight_scale", "weight_scale_inv"};
 
+// The JSON text by which ComfyUI says how X.weight is stored: X.comfy_quant.
+inline constexpr std::string_view kComfyNote = "comfy_quant";
+
 // Puts values and their scales and biases together:
 //   MLX:     X.weight (U32) + X.scales + X.biases
-//   ComfyUI: X.weight (F8_* or I8) + X.scale_weight or X.weight_scale (+ X.comfy_quant, which says how)
+//   ComfyUI: X.weight (F8_* or I8, which may be rotated) + X.scale_weight or X.weight_scale
+//            (+ X.comfy_quant, which says how)
 //   vLLM:    X.weight (F8_*) + X.weight_scale or X.weight_scale_inv
 //   quanto:  X.weight._data (I8 or F8_*) + X.weight._scale
 // Parts that are missing or do not fit become the problem() of their tensor. Names are kept. Scales that

@@ -51,7 +51,7 @@ std::map<std::string, WeightTensor> ReadTensors(std::span<const std::unique_ptr<
     for (const auto& [stored_name, stored] : file->tensors()) {
       const std::string name = rename(stored_name);
       if (name.empty() || IsMarker(name)) continue;
-      const auto [earlier, is_new] = named.emplace(name, StoredIn{&stored, file.get()});
+      const auto [earlier, is_new] = named.emplace(name, StoredIn{&stored, file.get(), stored_name});
       const auto first = stored_names.emplace(earlier->first, stored_name).first;
       // That one name is in two files is found when they are opened.
       if (is_new || first->second == stored_name) continue;

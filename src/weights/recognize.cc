@@ -17,6 +17,7 @@ struct OtherModel {
 constexpr OtherModel kOtherModels[] = {
     {"time_text_embed.addition_t_embedding.", "Qwen-Image-Layered"},
     {"controlnet_blocks.", "a ControlNet"},
+    {"control_img_in.", "a ControlNet"},
     {"double_stream_modulation_img.", "Flux 2"},
     {"distilled_guidance_layer.", "Chroma"},
     {"all_x_embedder.", "Z-Image"},
@@ -86,6 +87,18 @@ void AddComponents(const Vocabulary& family, const WeightFile& file, RecognizedF
   }
 }
 
+// The family whose vision tower the file holds; null if it has none, or one that does not tell.
+const Vocabulary* FamilyOfTower(const WeightFile& file) {
+  for (size_t i = Vocabularies().size(); i > 0; --i) {
+    const Vocabulary* family = Vocabularies()[i - 1];
+    const std::string_view sign = family->weights->vision_sign;
+    if (!sign.empty() && AnyName(*family->weights, file, Component::kVisionEncoder,
+                                 [&](const std::string& name) { return name == sign; }))
+      return family;
+  }
+  return nullptr;
+}
+
 bool IsVisionProjector(const WeightFile& file) {
   const auto metadata = file.metadata().find("general.architecture");
   return metadata != file.metadata().end() && metadata->second == "clip";
@@ -117,6 +130,7 @@ RecognizedFile Recognize(const WeightFile& file) {
     found.what =
         "a vision projector (mmproj): the vision tower of a text encoder without its language model; editing "
         "takes it as the vision encoder";
+    found.family = FamilyOfTower(file);
     return found;
   }
   if (std::any_of(file.tensors().begin(), file.tensors().end(),
@@ -132,8 +146,28 @@ RecognizedFile Recognize(const WeightFile& file) {
   // A later family may have all that an earlier one has, and something more.
   for (size_t i = Vocabularies().size(); i > 0 && found.components.empty(); --i)
     AddComponents(*Vocabularies()[i - 1], file, found);
-  if (found.components.empty()) found.what = "nothing that is known: it has no part of a Qwen-Image model";
+  if (found.components.empty()) {
+    found.what = "nothing that is known: it has no part of a Qwen-Image model";
+    found.family = FamilyOfTower(file);
+  }
   return found;
+}
+
+RecognizedFile Recognize(std::span<const std::unique_ptr<WeightFile>> files) {
+  const auto place = [](const Vocabulary* family) {
+    const auto all = Vocabularies();
+    return family ? std::find(all.begin(), all.end(), family) - all.begin() : -1;
+  };
+  RecognizedFile best;
+  for (const auto& file : files) {
+    RecognizedFile found = Recognize(*file);
+    const bool later = place(found.family) > place(best.family);
+    const Vocabulary* family = later ? found.family : best.family;
+    if (!best.known() || (!found.components.empty() && (later || best.components.empty())))
+      best = std::move(found);
+    best.family = family;
+  }
+  return best;
 }
 
 std::vector<std::string_view> StoredNames(const WeightFile& file) {

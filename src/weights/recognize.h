@@ -2,6 +2,8 @@
 #pragma once
 
 #include <filesystem>
+#include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -13,7 +15,7 @@
 namespace qwen_image {
 
 struct RecognizedFile {
-  const Vocabulary* family = nullptr;  // that the components belong to
+  const Vocabulary* family = nullptr;  // that the components, or the vision tower, belong to
   std::vector<Component> components;   // that it holds; a checkpoint holds several
   bool lora = false;
   bool vision_projector = false;  // llama.cpp's mmproj file
@@ -23,8 +25,11 @@ struct RecognizedFile {
   bool known() const { return !components.empty() || lora || vision_projector || !other_model.empty(); }
 };
 
-// Asks every family; the first that knows the file's tensors has it.
+// Asks every family, the last one first; the first that knows the file's tensors has it.
 RecognizedFile Recognize(const WeightFile& file);
+// What files are together, as far as one of them tells: the one of the last family. Another shard may hold
+// only what several families have.
+RecognizedFile Recognize(std::span<const std::unique_ptr<WeightFile>> files);
 // Whether a tensor is named as the component's are: the file may be damaged or incomplete, but is one of it.
 bool HasNamesOf(const WeightFile& file, Component component);
 RecognizedFile RecognizeFile(const std::filesystem::path& path);  // throws Error kBadInput if unreadable

@@ -9,6 +9,7 @@
 #include "files/folder.h"
 #include "files/text.h"
 #include "weights/files.h"
+#include "weights/fused.h"
 
 namespace qwen_image {
 namespace {
@@ -128,6 +129,7 @@ WeightSet OpenLooseShards(const fs::path& folder, const std::vector<std::string>
        .tensors = {}});
   for (const std::string& shard : shards) AddFile(folder / shard, set);
   FindTensorsInTwo(set);
+  DivideFused(set);
   return set;
 }
 
@@ -248,6 +250,7 @@ WeightSet OpenShards(const fs::path& folder, const std::string& index) {
   NoteAbsentShards(index, shards, missing, set);
   FindTensorsInTwo(set);
   CheckIndexedTensors(folder / index, shard_of, set);
+  DivideFused(set);
   return set;
 }
 
@@ -257,6 +260,7 @@ WeightSet OpenSingleFile(const fs::path& file, std::string name) {
                 .config = nullptr,
                 .is_shard = LooksLikeShard(file.filename().string())};
   AddFile(file, set);
+  DivideFused(set);
   return set;
 }
 

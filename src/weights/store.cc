@@ -90,16 +90,25 @@ void CheckConfigClass(const Json& config, const std::string& where, const Weight
        expected->value);
 }
 
+// A language model without eyes may have all tensors of a text encoder, and other values.
+void CheckArchitecture(const WeightFile& file, const WeightNames& names) {
+  const auto found = file.metadata().find("general.architecture");
+  const std::string_view expected = names.text_encoder_architecture;
+  if (expected.empty() || found == file.metadata().end() || found->second == expected) return;
+  if (Recognize(file).components.size() > 1) return;  // the word for a whole model
+  Fail(ErrorKind::kBadInput,
+       "{}: general.architecture is {}, but the text_encoder of {} is {}; other models are not supported",
+       file.path().string(), Quoted(found->second), names.model, expected);
+}
+
 // The family that a config or the tensors speak for; the first if they say nothing.
 const WeightNames& FamilyOf(const std::vector<std::unique_ptr<WeightFile>>& files, const Json& config,
                             Component component) {
   for (const Vocabulary* family : Vocabularies()) {
     if (HasClass(config, ClassOf(*family->weights, component))) return *family->weights;
   }
-  for (const auto& file : files) {
-    if (const Vocabulary* family = Recognize(*file).family) return *family->weights;
-  }
-  return *Vocabularies()[0]->weights;
+  const Vocabulary* family = Recognize(files).family;
+  return family ? *family->weights : *Vocabularies()[0]->weights;
 }
 
 }  // namespace
@@ -186,6 +195,9 @@ void WeightStore::CollectTensors(bool is_folder) {
   family_ = &FamilyOf(files_, config_, component_);
   if (is_folder) CheckConfigClass(config_, config_path_, *family_, component_);
   if (files_.size() == 1) RefuseOthers(path_, *files_[0], component_);
+  if (component_ == Component::kTextEncoder) {
+    for (const auto& file : files_) CheckArchitecture(*file, *family_);
+  }
   std::vector<std::string_view> names;
   for (const auto& file : files_) {
     const std::vector<std::string_view> more = StoredNames(*file);

@@ -6,6 +6,7 @@
 #include "core/fail.h"
 #include "files/text.h"
 #include "kernels/block_coding.h"
+#include "kernels/rotated_int8.h"
 
 namespace qwen_image {
 namespace {
@@ -16,10 +17,24 @@ Shape WithoutOnes(Shape shape) {
   return shape;
 }
 
+// A convolution [out, in, height, width] as one of a video model whose kernel is a frame deep.
+Shape WithFrame(Shape shape) {
+  if (shape.size() == 4) shape.insert(shape.begin() + 2, 1);
+  return shape;
+}
+
 // ggml has four dimensions: convolutions with five are saved as [out · in, frames, height, width].
-bool IsFolded(const Shape& shape, const Shape& wanted) {
-  return shape.size() == 4 && wanted.size() == 5 && ElementCount(shape) == ElementCount(wanted) &&
-         std::equal(shape.begin() + 1, shape.end(), wanted.begin() + 2);
+Shape Folded(Shape shape) {
+  if (shape.size() != 5) return shape;
+  shape[1] *= shape[0];
+  shape.erase(shape.begin());
+  return shape;
+}
+
+// Whether the values in their order can be had in the other shape.
+bool IsSameOtherwise(const Shape& shape, const Shape& wanted) {
+  const Shape framed = WithFrame(wanted), plain = WithoutOnes(shape);
+  return plain == WithoutOnes(wanted) || plain == WithoutOnes(framed) || plain == WithoutOnes(Folded(framed));
 }
 
 std::vector<float> ReadScales(const StoredTensor& stored) {
@@ -57,19 +72,42 @@ WeightTensor::WeightTensor(StoredIn values, StoredIn scale)
                 fmt::format("has type {} and a scale, which this version does not read", format.name)};
     return;
   }
-  std::vector<float> scales = ReadScales(*scale.tensor);
-  const auto count = static_cast<int64_t>(scales.size());
-  const bool a_row_each = count == rows() && WithoutOnes(scale.tensor->shape).size() <= 1;
-  if (count != 1 && !a_row_each) {
-    const bool blockwise = scale.tensor->shape.size() == 2 && count > 1;
-    problem_ = {blockwise ? TensorProblem::Kind::kNotRead : TensorProblem::Kind::kPartsDoNotFit,
-                fmt::format("its scale has type {} and shape {}; one number, or one for each of {} rows, is "
-                            "expected{}",
-                            NameOf(scale.tensor->dtype), ToString(scale.tensor->shape), rows(),
-                            blockwise ? " (one for each block is not read by this version)" : "")};
+  std::vector<float> scales = ReadRowScales();
+  if (!scales.empty()) coding_ = MakeBlockCoding(format, std::move(scales));
+}
+
+WeightTensor::WeightTensor(StoredIn values, StoredIn scale, int64_t rotated_group)
+    : values_(values), parts_({scale}), shape_(values.tensor->shape), rotated_group_(rotated_group) {
+  if (values.tensor->dtype != DType::kI8 || shape_.size() != 2) {
+    problem_ = {
+        TensorProblem::Kind::kPartsDoNotFit,
+        fmt::format("is stored rotated (comfy_quant convrot), but has type {} and shape {}; a matrix of "
+                    "I8 is expected",
+                    NameOf(values.tensor->dtype), ToString(shape_))};
     return;
   }
-  coding_ = MakeBlockCoding(format, std::move(scales));
+  if (const std::string why = WhyNotRotated(rotated_group, row_size()); !why.empty()) {
+    problem_ = {TensorProblem::Kind::kNotRead,
+                fmt::format("is stored rotated (comfy_quant convrot) in {}", why)};
+    return;
+  }
+  std::vector<float> scales = ReadRowScales();
+  if (!scales.empty()) coding_ = MakeRotatedInt8Coding(rotated_group, std::move(scales));
+}
+
+std::vector<float> WeightTensor::ReadRowScales() {
+  const StoredTensor& stored = *parts_[0].tensor;
+  std::vector<float> scales = ReadScales(stored);
+  const auto count = static_cast<int64_t>(scales.size());
+  const bool a_row_each = count == rows() && WithoutOnes(stored.shape).size() <= 1;
+  if (count == 1 || (count > 0 && a_row_each)) return scales;
+  const bool blockwise = stored.shape.size() == 2 && count > 1;
+  problem_ = {blockwise ? TensorProblem::Kind::kNotRead : TensorProblem::Kind::kPartsDoNotFit,
+              fmt::format("its scale has type {} and shape {}; one number, or one for each of {} rows, is "
+                          "expected{}",
+                          NameOf(stored.dtype), ToString(stored.shape), rows(),
+                          blockwise ? " (one for each block is not read by this version)" : "")};
+  return {};
 }
 
 WeightTensor::WeightTensor(StoredIn packed, StoredIn scales, StoredIn biases,
@@ -100,7 +138,8 @@ std::string WeightTensor::Format() const {
   if (!described_.empty()) return described_;
   if (chosen_) return fmt::format("{}-bit g{}", chosen_->bits, chosen_->group_size);
   if (!possible_.empty()) return "packed";
-  return std::string(NameOf(values_.tensor->dtype)) + (parts_.empty() ? "" : " ×s");
+  return fmt::format("{}{}{}", NameOf(values_.tensor->dtype), parts_.empty() ? "" : " ×s",
+                     rotated_group_ ? fmt::format(" R{}", rotated_group_) : "");
 }
 
 int64_t WeightTensor::bytes() const {
@@ -137,8 +176,7 @@ bool WeightTensor::FitTo(const Shape& wanted) {
   SettleFor(wanted);
   if (!settled()) return false;  // the shape is that of the packed words, not of values
   if (shape_ == wanted) return true;
-  if (channels_last_ || (WithoutOnes(shape_) != WithoutOnes(wanted) && !IsFolded(shape_, wanted)))
-    return false;
+  if (channels_last_ || !IsSameOtherwise(shape_, wanted)) return false;
   shape_ = wanted;
   return true;
 }

@@ -6,6 +6,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "core/tensor.h"
@@ -19,6 +20,7 @@ namespace qwen_image {
 struct StoredIn {
   const StoredTensor* tensor = nullptr;
   const WeightFile* file = nullptr;
+  std::string_view name = {};  // in the file
 };
 
 // Why the values of a tensor cannot be had.
@@ -41,6 +43,8 @@ class WeightTensor {
   explicit WeightTensor(StoredIn values);  // plain numbers or blocks
   // fp8 or int8 numbers to be multiplied by `scale`, which holds one number, or one for each row.
   WeightTensor(StoredIn values, StoredIn scale);
+  // int8 numbers that were rotated in groups of so many (kernels/rotated_int8.h), to be multiplied likewise.
+  WeightTensor(StoredIn values, StoredIn scale, int64_t rotated_group);
   // Packed by MLX, in one of `possible` ways. What the shapes leave open is settled by FitTo or Settle.
   WeightTensor(StoredIn packed, StoredIn scales, StoredIn biases, std::vector<MlxQuantization> possible);
   // One whose parts are known and whose values cannot be had.
@@ -49,7 +53,7 @@ class WeightTensor {
   void Describe(std::string format, Shape shape);
 
   const Shape& shape() const { return shape_; }  // of the values, in torch's order
-  std::string Format() const;                    // "BF16", "Q4_K", "F8_E4M3 ×s", "4-bit g64", "mxfp4"
+  std::string Format() const;  // "BF16", "Q4_K", "F8_E4M3 ×s", "I8 ×s R256", "4-bit g64", "mxfp4"
   // Why the values cannot be read; empty if they can.
   const std::string& problem() const { return problem_.text; }
   TensorProblem::Kind problem_kind() const { return problem_.kind; }
@@ -69,8 +73,8 @@ class WeightTensor {
 
   // A convolution that is stored as [out, kernel…, in].
   void SetChannelsLast();
-  // Chooses the MLX quantization that gives the wanted shape, adds or drops 1s at its end, unfolds what
-  // GGUF folds. False if the shape cannot be had.
+  // Chooses the MLX quantization that gives the wanted shape, adds or drops 1s at its end, drops the one
+  // frame of a convolution, unfolds what GGUF folds. False if the shape cannot be had.
   bool FitTo(const Shape& wanted);
   // Chooses the MLX quantization that gives this shape, if one does.
   void SettleFor(const Shape& wanted);
@@ -101,6 +105,8 @@ class WeightTensor {
 
  private:
   void UseMlx(MlxQuantization quantization);
+  // The numbers of parts_[0]: one, or one for each row. Empty: they are neither, which is then the problem.
+  std::vector<float> ReadRowScales();
 
   StoredIn values_;
   std::vector<StoredIn> parts_;
@@ -111,6 +117,7 @@ class WeightTensor {
   std::vector<MlxQuantization> possible_;
   std::optional<MlxQuantization> chosen_;
   MlxQuantization hint_;
+  int64_t rotated_group_ = 0;  // 0: not rotated
   bool channels_last_ = false;
   TensorProblem problem_;
   StoredIn note_;

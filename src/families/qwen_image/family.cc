@@ -102,7 +102,9 @@ class QwenImage final : public Family {
  public:
   const Vocabulary& vocabulary() const override { return kQwenImageVocabulary; }
   std::string title() const override { return "Qwen-Image"; }
-  SchedulerConfig OfficialScheduler() const override { return qwen_image::OfficialScheduler(); }
+  SchedulerConfig OfficialScheduler(const VariantInfo&) const override {
+    return qwen_image::OfficialScheduler();
+  }
 
   bool Recognises(const ModelParts& parts) const override {
     try {

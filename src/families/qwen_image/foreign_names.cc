@@ -12,6 +12,8 @@
 #include "families/checkpoint_prefixes.h"
 #include "families/qwen_image/vocabulary.h"
 #include "families/renaming.h"
+#include "families/text_encoder_names.h"
+#include "families/wan_vae_names.h"
 
 namespace qwen_image {
 namespace {
@@ -30,25 +32,6 @@ std::string TransformerName(std::string name) {
   constexpr std::string_view kPrefixes[] = {kCheckpointTransformer[0], kCheckpointTransformer[1],
                                             kTransformerPrefix};
   return ReplaceParts(RemovePrefix(std::move(name), kPrefixes), kParts);
-}
-
-// llama.cpp's names of the language model.
-std::optional<std::string> LlamaCppName(std::string_view name) {
-  constexpr Replacement kWhole[] = {{"token_embd.weight", "model.language_model.embed_tokens.weight"},
-                                    {"output_norm.weight", "model.language_model.norm.weight"},
-                                    {"output.weight", "lm_head.weight"}};
-  if (auto whole = ReplaceWhole(name, kWhole)) return whole;
-  const auto block = SplitIndex(name, "blk.");
-  if (!block) return std::nullopt;
-  constexpr Replacement kInBlock[] = {
-      {".attn_q.", ".self_attn.q_proj."},   {".attn_k.", ".self_attn.k_proj."},
-      {".attn_v.", ".self_attn.v_proj."},   {".attn_output.", ".self_attn.o_proj."},
-      {".attn_norm.", ".input_layernorm."}, {".ffn_norm.", ".post_attention_layernorm."},
-      {".ffn_gate.", ".mlp.gate_proj."},    {".ffn_up.", ".mlp.up_proj."},
-      {".ffn_down.", ".mlp.down_proj."},
-  };
-  return fmt::format("model.language_model.layers.{}{}", block->index,
-                     ReplacePrefix(std::string(block->rest), kInBlock));
 }
 
 // llama.cpp's names of the vision tower (an mmproj file). It splits what is one matrix here: q, k and v, and
@@ -76,44 +59,25 @@ std::optional<std::string> MmprojName(std::string_view name) {
                      ReplacePrefix(std::string(block->rest), kInBlock));
 }
 
-std::string TextEncoderName(std::string name) {
-  constexpr std::string_view kCheckpoint[] = {"text_encoders.qwen25_7b.transformer.",
-                                              "text_encoders.qwen25_7b."};
-  name = RemovePrefix(std::move(name), kCheckpoint);
-  if (auto found = LlamaCppName(name)) return *found;
-  if (name.starts_with("model.language_model.") || name.starts_with("model.visual.")) return name;
-  constexpr Replacement kPrefixes[] = {
-      {"language_model.model.", "model.language_model."},
-      {"language_model.lm_head.", "lm_head."},
-      {"model.layers.", "model.language_model.layers."},
-      {"model.embed_tokens.", "model.language_model.embed_tokens."},
-      {"model.norm.", "model.language_model.norm."},
-      {"encoder.layers.", "model.language_model.layers."},  // mflux
+std::string OwnTextEncoderName(std::string name) {
+  constexpr Replacement kMflux[] = {
+      {"encoder.layers.", "model.language_model.layers."},
       {"encoder.embed_tokens.", "model.language_model.embed_tokens."},
       {"encoder.norm.", "model.language_model.norm."},
       {"encoder.visual.", "model.visual."},
-      {"visual.", "model.visual."},
-      {"vision_tower.", "model.visual."},
   };
   constexpr Replacement kParts[] = {{"visual.merger.mlp_0.", "visual.merger.mlp.0."},
                                     {"visual.merger.mlp_1.", "visual.merger.mlp.2."}};
-  return ReplaceParts(ReplacePrefix(std::move(name), kPrefixes), kParts);
+  return ReplaceParts(TextEncoderName(std::move(name), kMflux), kParts);
 }
 
 // Of a text encoder the tensors of its vision tower only; all of a file that holds a tower alone.
 std::string VisionEncoderName(std::string name) {
   if (auto found = MmprojName(name)) return *found;
   if (name.starts_with("v.") || name.starts_with("mm.")) return name;  // of another model's mmproj file
-  name = TextEncoderName(std::move(name));
+  name = OwnTextEncoderName(std::move(name));
   return name.starts_with("model.visual.") ? name : "";
 }
-
-// The inside of a residual block in the VAE's original names.
-constexpr Replacement kOriginalBlock[] = {{".residual.0.", ".norm1."},
-                                          {".residual.2.", ".conv1."},
-                                          {".residual.3.", ".norm2."},
-                                          {".residual.6.", ".conv2."},
-                                          {".shortcut.", ".conv_shortcut."}};
 
 // How many residual blocks a level of the VAE's encoder has (num_res_blocks); the decoder's has one more.
 constexpr int64_t kPublishedResBlocks = 2;
@@ -147,44 +111,21 @@ int64_t ResBlocks(std::span<const std::string_view> stored_names, const Json& co
 
 // The names that the VAE was published with before diffusers; ComfyUI's file keeps them.
 std::string OriginalVaeName(std::string name, int64_t res_blocks) {
-  constexpr Replacement kPrefixes[] = {
-      {"conv1.", "quant_conv."},
-      {"conv2.", "post_quant_conv."},
-      {"encoder.conv1.", "encoder.conv_in."},
-      {"decoder.conv1.", "decoder.conv_in."},
-      {"encoder.head.0.", "encoder.norm_out."},
-      {"encoder.head.2.", "encoder.conv_out."},
-      {"decoder.head.0.", "decoder.norm_out."},
-      {"decoder.head.2.", "decoder.conv_out."},
-      {"encoder.middle.0.", "encoder.mid_block.resnets.0."},
-      {"encoder.middle.1.", "encoder.mid_block.attentions.0."},
-      {"encoder.middle.2.", "encoder.mid_block.resnets.1."},
-      {"decoder.middle.0.", "decoder.mid_block.resnets.0."},
-      {"decoder.middle.1.", "decoder.mid_block.attentions.0."},
-      {"decoder.middle.2.", "decoder.mid_block.resnets.1."},
-      {"encoder.downsamples.", "encoder.down_blocks."},
-  };
+  constexpr Replacement kEncoder[] = {{"encoder.downsamples.", "encoder.down_blocks."}};
   // A level of the decoder is one resnet more than the encoder's, then its upsampler, in one long list.
   if (const auto up = SplitIndex(name, "decoder.upsamples.")) {
     const int64_t per_level = res_blocks + 2;
     const int64_t level = up->index / per_level, place = up->index % per_level;
     name = place == per_level - 1 ? fmt::format("decoder.up_blocks.{}.upsamplers.0{}", level, up->rest)
                                   : fmt::format("decoder.up_blocks.{}.resnets.{}{}", level, place, up->rest);
-  } else {
-    name = ReplacePrefix(std::move(name), kPrefixes);
   }
-  return ReplaceParts(std::move(name), kOriginalBlock);
+  return WanVaeName(ReplacePrefix(std::move(name), kEncoder));
 }
 
-// mflux puts convolutions into modules of their own, calls every gamma a weight and counts levels.
+// mflux puts convolutions into modules of their own and counts levels.
 std::string MfluxVaeName(std::string name, int64_t res_blocks) {
-  constexpr Replacement kParts[] = {{".conv3d.", "."},
-                                    {".skip_conv.", ".conv_shortcut."},
-                                    {".resample_conv.", ".resample.1."},
-                                    {".norm1.weight", ".norm1.gamma"},
-                                    {".norm2.weight", ".norm2.gamma"},
-                                    {".norm.weight", ".norm.gamma"},
-                                    {".norm_out.weight", ".norm_out.gamma"}};
+  constexpr Replacement kParts[] = {
+      {".conv3d.", "."}, {".skip_conv.", ".conv_shortcut."}, {".resample_conv.", ".resample.1."}};
   name = ReplaceParts(std::move(name), kParts);
   if (const auto up = SplitIndex(name, "decoder.up_block")) {
     return fmt::format("decoder.up_blocks.{}{}", up->index, up->rest);
@@ -209,7 +150,7 @@ std::string DiffusersName(Component component, std::string_view stored_name, int
     case Component::kTransformer:
       return TransformerName(std::move(name));
     case Component::kTextEncoder:
-      return TextEncoderName(std::move(name));
+      return OwnTextEncoderName(std::move(name));
     case Component::kVisionEncoder:
       return VisionEncoderName(std::move(name));
     default:

@@ -11,6 +11,9 @@ constexpr ComponentSign kSigns[] = {
     {Component::kVae, "decoder.conv_in.weight", "a VAE"},
 };
 
+constexpr std::string_view kOwnLayers[] = {"*.img_mlp.net.*", "*.txt_mlp.net.*", "*.img_mod.1",
+                                           "*.txt_mod.1"};
+
 constexpr ComponentBeginning kBeginnings[] = {
     {Component::kTransformer, "transformer_blocks."},
     {Component::kTransformer, "img_in."},
@@ -108,6 +111,7 @@ constinit const WeightNames kQwenImageWeightNames = {.model = "Qwen-Image",
                                                      .renamer = QwenImageRenamer,
                                                      .markers = kMarkers,
                                                      .signs = kSigns,
+                                                     .own_layers = kOwnLayers,
                                                      .beginnings = kBeginnings,
                                                      .config_classes = kConfigClasses,
                                                      .describes = Describes,

@@ -73,7 +73,10 @@ class QwenImage21 final : public Family {
  public:
   const Vocabulary& vocabulary() const override { return kQwenImage21Vocabulary; }
   std::string title() const override { return "Qwen-Image-2.1"; }
-  SchedulerConfig OfficialScheduler() const override { return qwen_image::OfficialScheduler(); }
+  SchedulerConfig OfficialScheduler(const VariantInfo& variant) const override {
+    return variant.name == NameOf(Variant::kTurbo) ? TurboScheduler() : qwen_image::OfficialScheduler();
+  }
+  std::string_view tokenizer_folder() const override { return "processor"; }
 
   bool Recognises(const ModelParts& parts) const override {
     try {
@@ -131,7 +134,8 @@ class QwenImage21 final : public Family {
     return {.name = found.certain ? std::string(NameOf(found.variant)) : "",
             .how = found.how,
             .edits = true,
-            .pipeline_class = std::string(kWeightNames.pipeline_classes.front())};
+            .pipeline_class = std::string(kWeightNames.pipeline_classes.front()),
+            .given = found.given};
   }
 
   void ExamineVision(const ModelParts& parts, const OpenedParts& opened, bool,

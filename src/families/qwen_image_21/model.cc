@@ -13,9 +13,6 @@ namespace {
 
 constexpr int64_t kOfficialArea = 1024 * 1024;
 
-// Of Turbo: its noise levels are taken as they are.
-SchedulerConfig PlainScheduler() { return {.shift = 1.0, .use_dynamic_shifting = false}; }
-
 Defaults OfficialDefaults() {
   Defaults defaults;
   defaults.steps = 40;
@@ -72,8 +69,8 @@ QwenImage21Model::QwenImage21Model(const ModelParts& parts, const ModelFiles& fi
 }
 
 void QwenImage21Model::SetTraits(const ModelParts& parts) {
-  const bool plain = variant_.variant == Variant::kTurbo && !variant_.from_index;
-  traits_.scheduler = plain                     ? PlainScheduler()
+  const bool turbo = variant_.variant == Variant::kTurbo && !variant_.from_index;
+  traits_.scheduler = turbo                     ? TurboScheduler()
                       : parts.scheduler.empty() ? OfficialScheduler()
                                                 : ReadSchedulerConfig(parts.scheduler);
   traits_.sigmas = variant_.sigmas;

@@ -5,7 +5,6 @@
 #include "core/fail.h"
 #include "files/json.h"
 #include "files/text.h"
-#include "model/scheduler.h"
 
 namespace qwen_image::qwen_image_21 {
 namespace {
@@ -49,6 +48,8 @@ std::vector<double> TurboSigmas() {
   return {1.0, 0.978453, 0.95418, 0.926626, 0.89508, 0.845148, 0.704534, 0.414568};
 }
 
+SchedulerConfig TurboScheduler() { return {.shift = 1.0, .use_dynamic_shifting = false}; }
+
 RecognizedVariant RecognizeVariant(const ModelParts& parts, const std::string& asked) {
   const std::optional<Variant> wanted = ParseVariant(asked);
   if (!asked.empty() && !wanted)
@@ -62,7 +63,8 @@ RecognizedVariant RecognizeVariant(const ModelParts& parts, const std::string& a
   return {.variant = *wanted,
           .certain = true,
           .how = "the variant that was given",
-          .sigmas = *wanted == Variant::kTurbo ? TurboSigmas() : std::vector<double>()};
+          .sigmas = *wanted == Variant::kTurbo ? TurboSigmas() : std::vector<double>(),
+          .given = true};
 }
 
 }  // namespace qwen_image::qwen_image_21

@@ -3,12 +3,21 @@
 namespace qwen_image::qwen_image_21 {
 namespace {
 
+// Files of ComfyUI, and GGUF files made from them.
+constexpr std::string_view kGateUp[] = {".img_mlp.gate_layer", ".img_mlp.proj"};
+constexpr FusedRows kFused[] = {{".img_mlp.gate_up", kGateUp}};
+
 // What the older family's components do not have.
 constexpr ComponentSign kSigns[] = {
     {Component::kTransformer, "txt_in.text_norm.weight", "the transformer of a Qwen-Image-2.1 model"},
     {Component::kTextEncoder, "model.language_model.layers.0.self_attn.q_norm.weight",
      "a text encoder (Qwen3-VL)"},
     {Component::kVae, "decoder.up_blocks.0.upsampler.resample.1.weight", "a VAE of Qwen-Image-2.1"},
+};
+
+constexpr std::string_view kOwnLayers[] = {
+    "*.img_mlp.gate_layer", "*.img_mlp.proj",  "*.img_mlp.out",    "*.img_mlp.gate_up",
+    "modulation.1",         "txt_in.in_layer", "txt_in.out_layer",
 };
 
 constexpr ComponentBeginning kBeginnings[] = {
@@ -73,10 +82,16 @@ constexpr BlockCount kBlockCounts[] = {{"transformer_blocks", "", "num_layers"},
                                        {"visual.blocks", "vision_config", "depth"},
                                        {"layers", "text_config", "num_hidden_layers"}};
 
-// No tensor that a model leaves alone is folded by GGUF: time_conv is 1 × 1 here.
-std::vector<int64_t> UnboundShape(std::string_view, int64_t,
-                                  const std::function<int64_t(const std::string&)>&) {
-  return {};
+// The VAE's time_conv, which no picture needs, is not bound by its model; ComfyUI has it one frame deep, and
+// GGUF may have that folded.
+std::vector<int64_t> UnboundShape(std::string_view name, int64_t values,
+                                  const std::function<int64_t(const std::string&)>& rows_of) {
+  constexpr std::string_view kTimeConv = ".time_conv.weight";
+  if (!name.ends_with(kTimeConv)) return {};
+  name.remove_suffix(kTimeConv.size());
+  const int64_t out = rows_of(std::string(name) + ".time_conv.bias");
+  if (out <= 0) return {};
+  return {out, values / out, 1, 1};
 }
 
 constexpr ZerosReason kReasonsForZeros[] = {
@@ -94,7 +109,11 @@ constexpr std::string_view kPipelineClasses[] = {"QwenImage21Pipeline"};
 constinit const WeightNames kWeightNames = {.model = "Qwen-Image-2.1",
                                             .renamer = MakeRenamer,
                                             .markers = {},
+                                            .fused = kFused,
                                             .signs = kSigns,
+                                            .vision_sign = "model.visual.pos_embed.weight",
+                                            .own_layers = kOwnLayers,
+                                            .text_encoder_architecture = "qwen3vl",
                                             .beginnings = kBeginnings,
                                             .config_classes = kConfigClasses,
                                             .describes = Describes,

@@ -43,7 +43,7 @@ void NameShards(ComponentPlan& plan) {
 void FitUnbound(const WeightStore& store, const std::string& name, WeightTensor& tensor) {
   const auto rows_of = [&](const std::string& other) { return store.Rows(other); };
   const Shape shape = store.family().unbound_shape(name, ElementCount(tensor.shape()), rows_of);
-  if (!shape.empty() && tensor.shape().size() != shape.size()) tensor.FitTo(shape);
+  if (!shape.empty()) tensor.FitTo(shape);
 }
 
 }  // namespace

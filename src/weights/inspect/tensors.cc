@@ -21,18 +21,16 @@ std::vector<Renamer> RenamersOf(const InspectedComponent& component) {
     names.insert(names.end(), more.begin(), more.end());
   }
   std::vector<Renamer> renamers;
-  for (const auto& file : component.files) {
-    const RecognizedFile found = Recognize(*file);
-    for (const Component part : found.components) {
-      const Renamer own = found.family->weights->renamer(part, names, component.config);
-      renamers.push_back([own, earlier = renamers](std::string_view stored_name) {
-        const bool claimed = std::any_of(earlier.begin(), earlier.end(),
-                                         [&](const Renamer& other) { return !other(stored_name).empty(); });
-        return claimed ? std::string() : own(stored_name);
-      });
-    }
-    if (!renamers.empty()) return renamers;
+  const RecognizedFile found = Recognize(component.files);
+  for (const Component part : found.components) {
+    const Renamer own = found.family->weights->renamer(part, names, component.config);
+    renamers.push_back([own, earlier = renamers](std::string_view stored_name) {
+      const bool claimed = std::any_of(earlier.begin(), earlier.end(),
+                                       [&](const Renamer& other) { return !other(stored_name).empty(); });
+      return claimed ? std::string() : own(stored_name);
+    });
   }
+  if (!renamers.empty()) return renamers;
   return {[](std::string_view stored_name) { return std::string(stored_name); }};
 }
 

@@ -71,6 +71,9 @@ std::vector<Format> Formats() {
   const Shape shape = {4, 64};
   const MadeTensor i8 = Bytes("I8", shape), f8 = Bytes("F8_E4M3", shape), one = Constant({}, 0.5f),
                    rows = Constant({4, 1}, 0.5f);
+  const auto rotated = [&](const MadeTensor& values, const std::string& json) {
+    return MadeTensors{{w, values}, {kStem + "weight_scale", rows}, {kStem + "comfy_quant", note(json)}};
+  };
   return {
       {"Int8WithAScale", {{w, i8}, {kStem + "weight_scale", one}}, "[4, 64] I8 ×s "},
       {"Int8WithRowScales", {{w, i8}, {kStem + "weight_scale", rows}}, "[4, 64] I8 ×s "},
@@ -91,8 +94,34 @@ std::vector<Format> Formats() {
         {kStem + "comfy_quant", note(R"({"format": "int8_tensorwise"})")}},
        "[4, 64] I8 ×s "},
       {"ComfyRotated",
-       {{w, i8}, {kStem + "weight_scale", one}, {kStem + "comfy_quant", note(R"({"convrot": true})")}},
-       "[4, 64] I8 ×s is stored rotated (comfy_quant convrot), which this version does not read"},
+       rotated(i8, R"({"format": "int8_tensorwise", "convrot": true, "convrot_groupsize": 64})"),
+       "[4, 64] I8 ×s R64 "},
+      {"ComfyNotRotated", rotated(i8, R"({"format": "int8_tensorwise", "convrot": false})"),
+       "[4, 64] I8 ×s "},
+      {"ComfyRotatedInTooLargeGroups", rotated(i8, R"({"format": "int8_tensorwise", "convrot": true})"),
+       "[4, 64] I8 ×s R256 is stored rotated (comfy_quant convrot) in groups of 256 values, but rows of 64"},
+      {"ComfyRotatedInOddGroups",
+       rotated(i8, R"({"format": "int8_tensorwise", "convrot": true, "convrot_groupsize": 32})"),
+       "[4, 64] I8 ×s R32 is stored rotated (comfy_quant convrot) in groups of 32 values; a power of 4 from "
+       "4 "
+       "to 256 is expected"},
+      {"ComfyRotatedInNoGroups",
+       rotated(i8, R"({"format": "int8_tensorwise", "convrot": true, "convrot_groupsize": -4})"),
+       "[4, 64] I8 ×s is stored rotated (comfy_quant convrot true, convrot_groupsize -4) as "
+       "\"int8_tensorwise\", which this version does not read"},
+      {"ComfyRotatedFp8", rotated(f8, R"({"format": "float8_e4m3fn", "convrot": true})"),
+       "[4, 64] F8_E4M3 ×s is stored rotated (comfy_quant convrot true, convrot_groupsize 256) as "
+       "\"float8_e4m3fn\", which this version does not read"},
+      {"ComfyRotatedPlainNumbers",
+       rotated(Constant(shape, 1),
+               R"({"format": "int8_tensorwise", "convrot": true, "convrot_groupsize": 64})"),
+       "[4, 64] F32 ×s R64 is stored rotated (comfy_quant convrot), but has type F32 and shape [4, 64]; a "
+       "matrix of I8 is expected"},
+      {"ComfyRotatedWithoutAScale",
+       {{w, i8},
+        {kStem + "comfy_quant",
+         note(R"({"format": "int8_tensorwise", "convrot": true, "convrot_groupsize": 64})")}},
+       "[4, 64] I8 is stored rotated (comfy_quant convrot), but its scale is missing"},
       {"Fp8ScaleWeight", {{w, f8}, {kStem + "scale_weight", one}}, "[4, 64] F8_E4M3 ×s "},
       {"Fp8WeightScale", {{w, f8}, {kStem + "weight_scale", rows}}, "[4, 64] F8_E4M3 ×s "},
       {"Fp8WeightScaleInv", {{w, f8}, {kStem + "weight_scale_inv", one}}, "[4, 64] F8_E4M3 ×s "},
