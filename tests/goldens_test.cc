@@ -37,6 +37,7 @@ GenerateRequest RequestOf(const ReferenceRun& reference) {
   request.width = s.width;
   request.height = s.height;
   request.steps = s.steps;
+  request.sigmas = s.sigmas;
   request.cfg = s.cfg;
   request.seed = s.seed;
   request.max_sequence_length = s.max_sequence_length;
