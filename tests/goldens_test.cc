@@ -94,15 +94,15 @@ TEST_P(Goldens, PictureIsDiffusersPicture) {
   ASSERT_EQ(picture.width, want.width);
   ASSERT_EQ(picture.height, want.height);
   for (size_t i = 0; i < want.pixels.size(); ++i)
-    ASSERT_LE(std::abs(picture.rgb[i] - want.pixels[i]), 1) << "value " << i;
-  EXPECT_GE(Psnr(picture.rgb, want.pixels), 60);
+    ASSERT_LE(std::abs(picture.pixels[i] - want.pixels[i]), 1) << "value " << i;
+  EXPECT_GE(Psnr(picture.pixels, want.pixels), 60);
 }
 
 class GoldenThreads : public Goldens {};
 
 TEST_P(GoldenThreads, PictureDoesNotDependOnTheNumberOf) {
   const Picture one = Draw(1, nullptr);
-  for (int threads : {2, 5}) EXPECT_EQ(Draw(threads, nullptr).rgb, one.rgb) << threads << " threads";
+  for (int threads : {2, 5}) EXPECT_EQ(Draw(threads, nullptr).pixels, one.pixels) << threads << " threads";
 }
 
 constexpr GoldenCase kCases[] = {{"tiny_blocks", "models/tiny"},
@@ -153,7 +153,7 @@ TEST(Checkpoints, ListeningChangesNothing) {
   const Picture plain = pipeline.Generate(request);
   const Picture heard =
       pipeline.Generate(request, {.on_progress = {}, .cancel = nullptr, .checkpoints = &listener});
-  EXPECT_EQ(plain.rgb, heard.rgb);
+  EXPECT_EQ(plain.pixels, heard.pixels);
   EXPECT_GT(listener.count, 500);
 }
 

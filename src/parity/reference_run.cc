@@ -33,6 +33,7 @@ RunSettings ReadSettings(const Json& manifest, const std::string& where) {
   s.width = Field<int64_t>(manifest, "width", where);
   s.height = Field<int64_t>(manifest, "height", where);
   s.steps = Field<int64_t>(manifest, "steps", where);
+  if (manifest.contains("sigmas")) s.sigmas = Field<std::vector<double>>(manifest, "sigmas", where);
   s.cfg = Field<double>(manifest, "cfg", where);
   s.seed = Field<uint64_t>(manifest, "seed", where);
   s.max_sequence_length = manifest.contains("max_sequence_length")
