@@ -110,16 +110,18 @@ void BindRequest(py::module_& module) {
       .def_readwrite("width", &GenerateRequest::width)
       .def_readwrite("height", &GenerateRequest::height)
       .def_readwrite("steps", &GenerateRequest::steps)
+      .def_readwrite("sigmas", &GenerateRequest::sigmas)
       .def_readwrite("cfg", &GenerateRequest::cfg)
       .def_readwrite("seed", &GenerateRequest::seed)
       .def_readwrite("strength", &GenerateRequest::strength)
       .def_readwrite("blend", &GenerateRequest::blend)
       .def_readwrite("keep_size", &GenerateRequest::keep_size)
+      .def_readwrite("background", &GenerateRequest::background)
       .def_readwrite("step_cache", &GenerateRequest::step_cache)
-      .def("add_input_image",
-           [](GenerateRequest& request, const Bytes& rgb) { request.input_images.push_back(RgbOf(rgb)); })
+      .def("add_input_image", [](GenerateRequest& request,
+                                 const Bytes& pixels) { request.input_images.push_back(ImageOf(pixels)); })
       .def("set_init_image",
-           [](GenerateRequest& request, const Bytes& rgb) { request.init_image = RgbOf(rgb); })
+           [](GenerateRequest& request, const Bytes& pixels) { request.init_image = ImageOf(pixels); })
       .def("set_mask", [](GenerateRequest& request, const Bytes& grey) { request.mask = GreyOf(grey); })
       .def("set_outpaint",
            [](GenerateRequest& request, int64_t left, int64_t top, int64_t right, int64_t bottom) {
@@ -179,14 +181,17 @@ void BindPipeline(py::module_& module) {
       .def_property_readonly("defaults", &Pipeline::defaults)
       .def_property_readonly("variant", &Pipeline::variant)
       .def_property_readonly("edits", &Pipeline::edits)
+      .def_property_readonly("channels", &Pipeline::channels)
       .def_property_readonly("threads", &Pipeline::threads)
       .def("generate", &Draw);
 }
 
 void BindFiles(py::module_& module) {
-  module.def("read_image", [](const std::filesystem::path& path) { return ArrayOf(ReadImage(path).image); });
+  module.def("read_image", [](const std::filesystem::path& path) {
+    return ArrayOf(ReadImage(path, {}, Transparency::kKept).image);
+  });
   module.def("decode_image", [](const py::bytes& bytes, const std::string& where) {
-    return ArrayOf(DecodeImage(static_cast<std::string_view>(bytes), where).image);
+    return ArrayOf(DecodeImage(static_cast<std::string_view>(bytes), where, {}, Transparency::kKept).image);
   });
   const auto array_of_mask = [](const GreyImage& mask) {
     Bytes array({mask.height, mask.width});
@@ -199,9 +204,9 @@ void BindFiles(py::module_& module) {
   module.def("decode_mask", [array_of_mask](const py::bytes& bytes, const std::string& where) {
     return array_of_mask(DecodeMask(static_cast<std::string_view>(bytes), where).image);
   });
-  module.def("write_png", [](const std::filesystem::path& path, const Bytes& rgb,
+  module.def("write_png", [](const std::filesystem::path& path, const Bytes& pixels,
                              const std::map<std::string, std::string>& text) {
-    const Image image = RgbOf(rgb);
+    const Image image = ImageOf(pixels);
     const py::gil_scoped_release unlocked;
     WritePng(path, image, text);
   });

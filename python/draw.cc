@@ -69,8 +69,8 @@ void StopDrawings() {
   AllDrawings().StopAll();
 }
 
-Image RgbOf(const Bytes& pixels) {
-  return {pixels.shape(1), pixels.shape(0), {pixels.data(), pixels.data() + pixels.size()}};
+Image ImageOf(const Bytes& pixels) {
+  return {pixels.shape(1), pixels.shape(0), {pixels.data(), pixels.data() + pixels.size()}, pixels.shape(2)};
 }
 
 GreyImage GreyOf(const Bytes& pixels) {
@@ -78,7 +78,7 @@ GreyImage GreyOf(const Bytes& pixels) {
 }
 
 Bytes ArrayOf(const Image& image) {
-  Bytes array({image.height, image.width, int64_t{3}});
+  Bytes array({image.height, image.width, image.channels});
   std::copy(image.pixels.begin(), image.pixels.end(), array.mutable_data());
   return array;
 }

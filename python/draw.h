@@ -10,10 +10,10 @@ namespace qwen_image {
 
 using Bytes = pybind11::array_t<uint8_t, pybind11::array::c_style>;
 
-// Copies [height, width, 3] or [height, width]; the caller has checked the shape.
-Image RgbOf(const Bytes& pixels);
+// Copies [height, width, 3 or 4] or [height, width]; the caller has checked the shape.
+Image ImageOf(const Bytes& pixels);
 GreyImage GreyOf(const Bytes& pixels);
-// A copy, [height, width, 3].
+// A copy, [height, width, channels].
 Bytes ArrayOf(const Image& image);
 
 // Other Python threads run meanwhile. Ctrl-C stops it with KeyboardInterrupt, and what a callback raises

@@ -76,6 +76,30 @@ TEST_F(CompareCli, ADifferenceIsFoundAndDescribed) {
   EXPECT_EQ(Compare({"ref", "run", "--only", "a"}).exit_code, 0);
 }
 
+TEST_F(CompareCli, PicturesWithAlpha) {
+  const auto write = [&](const char* name, std::vector<uint8_t> pixel, int64_t channels) {
+    Image image{16, 16, {}, channels};
+    for (int i = 0; i < 256; ++i) image.pixels.insert(image.pixels.end(), pixel.begin(), pixel.end());
+    WritePng(Path(name), image);
+  };
+  write("clear.png", {10, 20, 30, 100}, 4);
+  write("near.png", {10, 20, 30, 101}, 4);
+  write("opaque.png", {10, 20, 30, 255}, 4);
+  write("rgb.png", {10, 20, 30}, 3);
+  EXPECT_EQ(Compare({"clear.png", "clear.png"}).exit_code, 0);
+  const RunResult near = Compare({"clear.png", "near.png"});  // one level of one channel everywhere: 54 dB
+  EXPECT_EQ(near.exit_code, kFailed);
+  EXPECT_THAT(near.out, HasSubstr("A  mean 101 in the run, 100 in the reference"));
+  const RunResult lost = Compare({"clear.png", "rgb.png", "--json", "out.json"});
+  EXPECT_EQ(lost.exit_code, kFailed);
+  EXPECT_THAT(lost.out, HasSubstr("the run has no alpha, and counts as opaque"));
+  EXPECT_EQ(Json::parse(ReadBytes(Path("out.json")))["pictures"][0]["note"],
+            "the run has no alpha, and counts as opaque");
+  const RunResult same = Compare({"rgb.png", "opaque.png"});
+  EXPECT_EQ(same.exit_code, 0);
+  EXPECT_THAT(same.out, HasSubstr("the reference has no alpha, and counts as opaque"));
+}
+
 TEST_F(CompareCli, QuietTellsByTheExitCode) {
   Write("run/a.npy", {9, 9, 9});
   const RunResult result = Compare({"ref", "run", "-q"});

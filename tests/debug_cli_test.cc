@@ -95,6 +95,27 @@ TEST_F(DebugCli, TheReferenceAloneSaysWhatToRun) {
   EXPECT_EQ(Compared(), CheckpointNames(Path("debug_artifacts/gold/ref/manifest.json")));
 }
 
+TEST_F(DebugCli, TheReferencesSigmasAreTaken) {
+  const Arguments draw = {"a star", "--size", "64x48", "-q", "-o", "x.png"};
+  const auto run = [&](const Arguments& more) {
+    Arguments all = {"--debug=own", "--checkpoints", "boundaries", "generate"};
+    all.insert(all.end(), more.begin(), more.end());
+    return Run(all);
+  };
+  Arguments first = draw;
+  first.insert(first.end(), {"--sigmas", "1,0.6"});
+  ASSERT_EQ(run(first).exit_code, 0);
+  fs::rename(Path("debug_artifacts/own/cpp"), Path("debug_artifacts/own/ref"));
+  EXPECT_EQ(ReadJsonFile(Path("debug_artifacts/own/ref/manifest.json")).at("sigmas"), Json({1, 0.6}));
+  const RunResult again = run({"-q", "-o", "x.png"});
+  EXPECT_EQ(again.exit_code, 0) << again.err;
+  EXPECT_TRUE(Report("own").at("passed"));
+  EXPECT_EQ(run({"--sigmas", "1.0,0.60", "-q", "-o", "x.png"}).exit_code, 0);
+  const RunResult other = run({"--sigmas", "1,0.5", "-q", "-o", "x.png"});
+  EXPECT_EQ(other.exit_code, kUsage);
+  EXPECT_THAT(other.err, HasSubstr("the reference run has other sigmas (1,0.6)"));
+}
+
 TEST_F(DebugCli, LookingDoesNotChangeThePicture) {
   const Arguments draw = {"generate", "a red circle on a blue background", "--size", "64x48", "--steps", "2",
                           "-q"};

@@ -99,6 +99,49 @@ TEST_F(Cli, OptionsOverrideTheMetadata) {
             Draw(kQuick + Arguments{"a ring", "--seed", "5"}).pixels);
 }
 
+TEST_F(Cli, SigmasAreTheStepsAndAreRecorded) {
+  const Arguments size = {"a star", "--size", "64x48"};
+  const Json drawn = Describe(size + Arguments{"--sigmas", "1,0.978453,.25"});
+  EXPECT_EQ(drawn.at("steps"), 3);
+  EXPECT_EQ(drawn.at("sigmas"), Json({1, 0.978453, 0.25}));
+  std::filesystem::rename(Path("drawn.png"), Path("first.png"));
+  const auto first = ReadPng(Path("first.png")).pixels;
+  EXPECT_NE(Draw(size + Arguments{"--steps", "3"}).pixels, first);
+  EXPECT_EQ(Draw({"--from", "first.png"}).pixels, first);
+  EXPECT_EQ(Describe({"--from", "first.png"}).at("sigmas"), drawn.at("sigmas"));
+  // Who asks for other steps, or other noise levels, gets those.
+  EXPECT_EQ(Draw({"--from", "first.png", "--steps", "2"}).pixels,
+            Draw(size + Arguments{"--steps", "2"}).pixels);
+  EXPECT_EQ(Describe({"--from", "first.png", "--sigmas", "1,0.5"}).at("steps"), 2);
+  EXPECT_FALSE(Describe(size + Arguments{"--steps", "2"}).contains("sigmas"));
+
+  ExpectRefused(Arguments{"generate"} + size + Arguments{"--sigmas", "1,0.5", "--steps", "3"}, kUsage,
+                "2 sigmas are 2 steps, not 3");
+  for (const char* wrong : {"1,,0.5", "a", "1,0.5,", "1;0.5", ",", "1 0.5"})
+    ExpectRefused(Arguments{"generate"} + size + Arguments{"--sigmas", wrong}, kUsage, "are no noise levels");
+  for (const char* wrong : {"0.5,1", "1,1", "2,1", "1,0", "1,-0.5"})
+    ExpectRefused(Arguments{"generate"} + size + Arguments{"--sigmas", wrong}, kUsage,
+                  "the sigmas cannot be drawn with");
+}
+
+TEST_F(Cli, AModelWithoutAlphaHasNoBackground) {
+  const Arguments star = Arguments{"a star"} + kQuick;
+  const Image plain = Draw(star);
+  const RunResult noted =
+      Run(Arguments{"generate"} + star + Arguments{"--background", "#102030", "-o", "first.png"});
+  EXPECT_EQ(noted.exit_code, 0) << noted.err;
+  EXPECT_THAT(noted.err, testing::HasSubstr("note: this model draws no transparent parts"));
+  EXPECT_EQ(ReadPng(Path("first.png")).pixels, plain.pixels);
+  EXPECT_EQ(ReadPng(Path("first.png"), Transparency::kKept).channels, 3);
+  EXPECT_EQ(Describe({"--from", "first.png"}).at("background"), "#102030");
+  EXPECT_EQ(Describe({"--from", "first.png", "--background", "white"}).at("background"), "white");
+  EXPECT_FALSE(Describe(star).contains("background"));
+  ExpectRefused(Arguments{"generate"} + star + Arguments{"--background", "transparent"}, kUsage,
+                "this model draws no transparent pictures");
+  ExpectRefused(Arguments{"generate"} + star + Arguments{"--background", "pinkish"}, kUsage,
+                "\"pinkish\" is not a background; write a colour as #rrggbb or by its name (white,");
+}
+
 TEST_F(Cli, APictureFromGivenLatentsNeedsThemAgain) {
   const std::vector<float> zeros(12 * 64);
   WriteNpy(Path("noise.npy"), zeros.data(), {1, 12, 64});
@@ -172,7 +215,14 @@ TEST_F(Cli, RefusesHostileSettings) {
                                                       {"vae_tiling", "sideways", kBadInput},
                                                       {"vae_tiling", 1, kBadInput},
                                                       {"latents", "\x1b[31m\n/etc/passwd", kUsage},
-                                                      {"latents", 1, kBadInput}};
+                                                      {"latents", 1, kBadInput},
+                                                      {"sigmas", 1, kBadInput},
+                                                      {"sigmas", {1, "0.5"}, kBadInput},
+                                                      {"sigmas", {0.5}, kUsage},
+                                                      {"sigmas", {7}, kUsage},
+                                                      {"background", 7, kBadInput},
+                                                      {"background", "transparent", kUsage},
+                                                      {"background", "\x1b[31mred", kUsage}};
   for (const auto& [key, value, exit_code] : cases) {
     Json bad = good;
     bad[key] = value;

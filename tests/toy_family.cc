@@ -78,7 +78,9 @@ struct ToyConditioner final : Conditioner {
   SeenPictures Look(std::span<const Image>, std::span<const EditInputSizes>, ThreadPool&) const override {
     return {};
   }
-  void NeedVision() const override { Fail(ErrorKind::kBadInput, "toys do not look at pictures"); }
+  void NeedVision() const override {
+    if (!edits) Fail(ErrorKind::kBadInput, "toys do not look at pictures");
+  }
   void Embed(SeenPictures&, const Compute&, const Tap&) const override { NeedVision(); }
   Tensor Encode(const EncodedPrompt& prompt, const SeenPictures&, const Compute&, const Tap& tap,
                 const OnPositions&) const override {
@@ -91,6 +93,7 @@ struct ToyConditioner final : Conditioner {
   }
 
   WeightStore store;
+  bool edits = false;
   std::vector<float> words;  // [kWords, kWidth]
 };
 
@@ -172,13 +175,23 @@ struct ToyDenoiser final : Denoiser {
 
 struct ToyAutoencoder final : Autoencoder {
   explicit ToyAutoencoder(WeightStore from) : store(std::move(from)) {
+    channels = store.Rows("to_rgb") == 4 ? 4 : 3;
     WeightBinder binder(store);
-    to_rgb = binder.Floats("to_rgb", {3, kLatentChannels});
+    to_rgb = binder.Floats("to_rgb", {channels, kLatentChannels});
     binder.Finish();
   }
 
+  // The nearest pixels.
   Tensor Preprocess(const Image& image, ImageSize size, ThreadPool& pool) const override {
-    return PreprocessForVae(image, size.width, size.height, pool);
+    if (channels == 3) return PreprocessForVae(image, size.width, size.height, pool);
+    Tensor pixels({1, channels, size.height, size.width});
+    for (int64_t i = 0; i < pixels.size(); ++i) {
+      const int64_t y = i / size.width % size.height * image.height / size.height;
+      const int64_t x = i % size.width * image.width / size.width, c = i / (size.width * size.height);
+      const uint8_t level = image.pixels[static_cast<size_t>((y * image.width + x) * channels + c)];
+      pixels[i] = 2 * static_cast<float>(level) / 255 - 1;
+    }
+    return pixels;
   }
   // The colours of each latent's pixels; the last channel stays empty.
   Tensor Encode(const Tensor& pixels, bool, const Compute&, const Tap&) const override {
@@ -219,7 +232,7 @@ struct ToyAutoencoder final : Autoencoder {
   }
   Tensor Decode(const Tensor& latents, bool, const Compute&, const Tap& tap) const override {
     const int64_t height = latents.dim(2) * kPixelsPerLatent, width = latents.dim(3) * kPixelsPerLatent;
-    Tensor pixels({1, 3, height, width});
+    Tensor pixels({1, channels, height, width});
     for (int64_t i = 0; i < pixels.size(); ++i) {
       const int64_t at =
           i / width % height / kPixelsPerLatent * latents.dim(3) + i % width / kPixelsPerLatent;
@@ -233,7 +246,8 @@ struct ToyAutoencoder final : Autoencoder {
   }
 
   WeightStore store;
-  std::vector<float> to_rgb;  // [3, kLatentChannels]
+  int64_t channels = 3;
+  std::vector<float> to_rgb;  // [channels, kLatentChannels]
 };
 
 // 3. The model: its components, and what the pipeline has to know of it beforehand.
@@ -245,15 +259,24 @@ struct ToyModel final : Model {
     the_denoiser.backend = MakeBackend({.device = options.device, .precision = options.precision});
     the_traits.defaults = {.width = 32, .height = 16, .steps = 3, .cfg = 1};
     the_traits.scheduler = {.shift = 1};
-    the_traits.geometry = {.latent_channels = kLatentChannels,
+    the_traits.geometry = {.pixel_channels = the_autoencoder.channels,
+                           .latent_channels = kLatentChannels,
                            .pixels_per_latent = kPixelsPerLatent,
                            .latents_per_token = 1,
                            .side_multiple = kPixelsPerLatent,
                            .max_side = 256,
                            .untiled_pixels = 256 * 256};
     the_traits.max_prompt_tokens = 1024;
-    the_traits.plan_edit = [](std::span<const ImageSize>, bool) -> std::vector<EditInputSizes> {
-      Fail(ErrorKind::kUsage, "toys do not edit");
+    the_conditioner.edits = edits();
+    the_traits.plan_edit = [this](std::span<const ImageSize> inputs, bool) {
+      if (!edits()) Fail(ErrorKind::kUsage, "toys do not edit");
+      std::vector<EditInputSizes> sizes;
+      for (const ImageSize& input : inputs) {
+        const ImageSize whole = {input.width / kPixelsPerLatent * kPixelsPerLatent,
+                                 input.height / kPixelsPerLatent * kPixelsPerLatent};
+        sizes.push_back({.input = input, .condition = whole, .vae = whole});
+      }
+      return sizes;
     };
   }
 
@@ -264,7 +287,7 @@ struct ToyModel final : Model {
   const Autoencoder& autoencoder() const override { return the_autoencoder; }
   const std::string& variant() const override { return the_variant; }
   std::string id() const override { return "toy"; }
-  bool edits() const override { return false; }
+  bool edits() const override { return the_autoencoder.channels == 4; }
   Json EditIdentity() const override { return Json::object(); }
   std::string PipelineClass(const GenerateRequest&) const override { return "ToyPipeline"; }
   bool published_size() const override { return true; }
@@ -279,7 +302,7 @@ struct ToyModel final : Model {
       case Component::kVisionEncoder:
         break;
     }
-    return nullptr;
+    return edits() ? &the_conditioner.store : nullptr;
   }
   const LoraSet& loras() const override { return no_loras; }
   MemoryNeed EstimateMemory(const Workload& work) const override {
@@ -383,7 +406,7 @@ void WriteToyModel(const std::filesystem::path& folder, const ToyFiles& files) {
   WriteFile(folder / "transformer", std::move(denoiser));
   std::ofstream(folder / "transformer/config.json") << R"({"_class_name": "ToyMixers"})";
   WriteFile(folder / "text_encoder", {tensor("words", {kWords, kWidth})});
-  WriteFile(folder / "vae", {tensor("to_rgb", {3, kLatentChannels})});
+  WriteFile(folder / "vae", {tensor("to_rgb", {files.channels, kLatentChannels})});
   std::filesystem::create_directories(folder / "tokenizer");  // bytes need none
 }
 

@@ -4,6 +4,9 @@
 //   prompt → bytes → words (a table)                                        the conditioner
 //   h = in(latents) + mean of words; h += mix(h) for each mixer; out(h)     the denoiser
 //   pixels = latents · to_rgb, 4 × 4 pixels alike                           the autoencoder
+//
+// A toy whose to_rgb has a fourth row draws with alpha. Such a toy takes pictures to edit, too, though they
+// change nothing: they pass the autoencoder.
 #pragma once
 
 #include <filesystem>
@@ -17,7 +20,8 @@ extern const Vocabulary kToyVocabulary;
 const Family& ToyFamily();
 
 struct ToyFiles {
-  float mixer_1 = 0;  // added to the first weight of the second mixer
+  float mixer_1 = 0;     // added to the first weight of the second mixer
+  int64_t channels = 3;  // of its pictures
 };
 // Writes a model with weights of a fixed seed.
 void WriteToyModel(const std::filesystem::path& folder, const ToyFiles& files = {});

@@ -58,12 +58,12 @@ TEST_F(ToyFamilyTest, LoadsAndDraws) {
   EXPECT_EQ(picture.width, 32);
   EXPECT_EQ(picture.height, 16);
   EXPECT_EQ(picture.steps, 3);
-  EXPECT_NE(*std::min_element(picture.rgb.begin(), picture.rgb.end()),
-            *std::max_element(picture.rgb.begin(), picture.rgb.end()));
+  EXPECT_NE(*std::min_element(picture.pixels.begin(), picture.pixels.end()),
+            *std::max_element(picture.pixels.begin(), picture.pixels.end()));
   GenerateRequest other = Request();
   other.prompt = "another toy";
-  EXPECT_NE(pipeline.Generate(other).rgb, picture.rgb);
-  EXPECT_EQ(pipeline.Generate(Request()).rgb, picture.rgb);
+  EXPECT_NE(pipeline.Generate(other).pixels, picture.pixels);
+  EXPECT_EQ(pipeline.Generate(Request()).pixels, picture.pixels);
 }
 
 TEST_F(ToyFamilyTest, ItsGeometryDecidesWhatIsPossible) {
@@ -87,9 +87,9 @@ TEST_F(ToyFamilyTest, BeginsWithAPictureAndRepairsIt) {
   request.init_image = Image{32, 16, std::vector<uint8_t>(3 * 32 * 16, 200)};
   request.mask = GreyImage{2, 1, {0, 255}};  // the right half is drawn anew
   const Picture picture = pipeline.Generate(request);
-  EXPECT_EQ(picture.rgb[0], 200);
-  EXPECT_NE(std::count(picture.rgb.begin(), picture.rgb.end(), 200),
-            static_cast<std::ptrdiff_t>(picture.rgb.size()));
+  EXPECT_EQ(picture.pixels[0], 200);
+  EXPECT_NE(std::count(picture.pixels.begin(), picture.pixels.end(), 200),
+            static_cast<std::ptrdiff_t>(picture.pixels.size()));
 }
 
 TEST_F(ToyFamilyTest, APlantedDifferenceIsFoundAtItsCheckpoint) {

@@ -131,6 +131,13 @@ void FillFromReference(const ReferenceRun& reference, GenerateOptions& o) {
   TakeOrMatch(o.width, s.width, "width");
   TakeOrMatch(o.height, s.height, "height");
   TakeOrMatch(o.steps, s.steps, "number of steps");
+  if (o.sigmas.empty()) {
+    o.sigmas = SigmasText(s.sigmas);
+  } else if (ParseSigmas(o.sigmas) != s.sigmas) {
+    Fail(ErrorKind::kUsage,
+         "the reference run has other sigmas ({}); runs with different settings cannot be compared",
+         s.sigmas.empty() ? "the model's own" : SigmasText(s.sigmas));
+  }
   TakeOrMatch(o.cfg, s.cfg, "cfg");
   std::optional<std::string> seed;
   if (!o.seed.empty()) seed = o.seed;

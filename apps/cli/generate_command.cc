@@ -75,6 +75,7 @@ RunSettings SettingsOf(const Picture& p, const GenerateOptions& o, const std::st
           .width = p.source ? p.source->working_width : p.width,
           .height = p.source ? p.source->working_height : p.height,
           .steps = p.steps,
+          .sigmas = o.sigmas.empty() ? std::vector<double>() : ParseSigmas(o.sigmas),
           .cfg = p.cfg,
           .seed = p.seed,
           .max_sequence_length = o.MaxSequenceLength(),
@@ -128,9 +129,10 @@ int RunGenerate(GenerateOptions options, const DebugOptions& debug_options, cons
   if (!options.from.empty()) FillFromPicture(options.from, options);
   if (options.edit && options.input_images.empty())
     Fail(ErrorKind::kUsage, "nothing to edit: give a picture with --input-image");
-  const JobPlan plan = PlanJobs(options, [&](const std::string& note) {
+  const auto print_note = [&](const std::string& note) {
     if (!options.quiet) Print(stderr, "note: {}\n", note);
-  });
+  };
+  const JobPlan plan = PlanJobs(options, print_note);
   const std::vector<Job>& jobs = plan.jobs;
   if (debug.on() && jobs.size() != 1)
     Fail(ErrorKind::kUsage, "--debug and --trace watch one picture; leave out --count and --prompts");
@@ -149,6 +151,7 @@ int RunGenerate(GenerateOptions options, const DebugOptions& debug_options, cons
                                   .device = DeviceOf(options.device),
                                   .prompt_cache = PromptCacheOf(options)});
   const double load_seconds = SecondsSince(load_start);
+  NoteTransparent(plan, pipeline, print_note);
   for (const Job& job : jobs) pipeline.Check(plan.RequestOf(job));
   debug.Watch(pipeline);
   if (!debug_options.only.empty())

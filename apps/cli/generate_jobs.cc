@@ -7,6 +7,7 @@
 #include <sstream>
 
 #include "core/fail.h"
+#include "files/decoded_image.h"
 #include "files/npy.h"
 #include "files/numbers.h"
 #include "files/output_file.h"
@@ -87,10 +88,12 @@ std::filesystem::path NumberedOutput(const std::filesystem::path& output, size_t
 }
 
 // Pictures to start from. All are read before a model is loaded: a wrong name should not cost minutes.
-void ReadPictures(const GenerateOptions& o, const Note& note, GenerateRequest& request) {
+void ReadPictures(const GenerateOptions& o, const Note& note, GenerateRequest& request,
+                  std::vector<std::string>* transparent) {
   const auto read = [&](const std::filesystem::path& path) {
-    ImageFile file = ReadImage(path);
+    ImageFile file = ReadImage(path, {}, Transparency::kKept);
     for (const std::string& text : file.notes) note(fmt::format("{}: {}", path.string(), text));
+    if (file.transparent && transparent) transparent->push_back(path.string());
     return std::move(file.image);
   };
   for (const std::filesystem::path& path : o.input_images) request.input_images.push_back(read(path));
@@ -110,7 +113,8 @@ void ReadPictures(const GenerateOptions& o, const Note& note, GenerateRequest& r
 
 }  // namespace
 
-GenerateRequest MakeRequest(const GenerateOptions& o, const Note& note) {
+GenerateRequest MakeRequest(const GenerateOptions& o, const Note& note,
+                            std::vector<std::string>* transparent) {
   GenerateRequest request;
   request.prompt = o.prompt;
   request.negative_prompt = o.negative_prompt;
@@ -123,6 +127,7 @@ GenerateRequest MakeRequest(const GenerateOptions& o, const Note& note) {
     std::tie(request.width, request.height) = ParseSize(o.size);
   }
   request.steps = o.steps;
+  if (!o.sigmas.empty()) request.sigmas = ParseSigmas(o.sigmas);
   request.cfg = o.cfg;
   request.seed = o.seed.empty() ? 0 : ParseSeed(o.seed);
   request.max_sequence_length = o.MaxSequenceLength();
@@ -136,7 +141,8 @@ GenerateRequest MakeRequest(const GenerateOptions& o, const Note& note) {
     const Tensor latents = ReadNpyFloat(o.latents);
     request.latents = InitialLatents{latents.shape(), {latents.data(), latents.data() + latents.size()}};
   }
-  ReadPictures(o, note, request);
+  request.background = o.background;
+  ReadPictures(o, note, request, transparent);
   return request;
 }
 
@@ -161,7 +167,8 @@ GenerateRequest JobPlan::RequestOf(const Job& job) const {
 
 JobPlan PlanJobs(const GenerateOptions& o, const Note& note) {
   CheckResumable(o);
-  JobPlan plan{.shared = MakeRequest(o, note), .jobs = {}};
+  JobPlan plan;
+  plan.shared = MakeRequest(o, note, &plan.transparent);
   const std::vector<std::string> prompts = ReadPrompts(o);
   const std::filesystem::path output = CheckedOutput(o);
   if (!o.latents.empty() && o.count > 1)
@@ -179,6 +186,11 @@ JobPlan PlanJobs(const GenerateOptions& o, const Note& note) {
     }
   }
   return plan;
+}
+
+void NoteTransparent(const JobPlan& plan, const Pipeline& pipeline, const Note& note) {
+  if (pipeline.channels() == 4) return;
+  for (const std::string& file : plan.transparent) note(fmt::format("{}: {}", file, kOnWhiteNote));
 }
 
 }  // namespace qwen_image

@@ -21,16 +21,21 @@ struct Job {
 struct JobPlan {
   GenerateRequest shared;
   std::vector<Job> jobs;
+  std::vector<std::string> transparent;  // the files among its pictures that are, in part
 
   GenerateRequest RequestOf(const Job& job) const;
 };
 
-// What the options say, with the prompt and without --count; reads the pictures that they name. `note` is
-// told what was done with these. Throws Error.
+// What the options say, with the prompt and without --count; reads the pictures that they name, as the files
+// have them. `note` is told what was done with these, `transparent` which are transparent in part: what
+// becomes of that depends on the model. Throws Error.
 using Note = std::function<void(const std::string&)>;
-GenerateRequest MakeRequest(const GenerateOptions& options, const Note& note);
+GenerateRequest MakeRequest(const GenerateOptions& options, const Note& note,
+                            std::vector<std::string>* transparent = nullptr);
 
 // Checked as far as that is possible before a model is loaded. Throws Error.
 JobPlan PlanJobs(const GenerateOptions& options, const Note& note);
+// Tells what a model without alpha does with transparent pictures.
+void NoteTransparent(const JobPlan& plan, const Pipeline& pipeline, const Note& note);
 
 }  // namespace qwen_image

@@ -1,5 +1,7 @@
 #include "options.h"
 
+#include <fmt/ranges.h>
+
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <random>
@@ -84,12 +86,20 @@ void AddDrawOptions(CLI::App& command, GenerateOptions& o) {
                   "What to steer away from (used when cfg > 1; default: \" \")")
       ->group(kPicture);
   command
-      .add_option("-s,--size", o.size,
-                  "WIDTHxHEIGHT in pixels, multiples of 16 (default: the model's, 1024x1024 for Qwen-Image)")
+      .add_option(
+          "-s,--size", o.size,
+          "WIDTHxHEIGHT in pixels, multiples of 16 or, for Qwen-Image-2.1, of 32 (default: the model's, "
+          "1024x1024 for Qwen-Image)")
       ->group(kPicture);
   command.add_option("--width", o.width, "Width alone")->group(kPicture);
   command.add_option("--height", o.height, "Height alone")->group(kPicture);
   command.add_option("--steps", o.steps, "Denoising steps (default: the model's, 50 for Qwen-Image)")
+      ->group(kPicture);
+  command
+      .add_option(
+          "--sigmas", o.sigmas,
+          "The noise levels to draw with instead of the model's own, falling from at most 1, without the "
+          "last 0: A,B,C is three steps")
       ->group(kPicture);
   command
       .add_option("--cfg", o.cfg,
@@ -102,6 +112,12 @@ void AddDrawOptions(CLI::App& command, GenerateOptions& o) {
   command
       .add_option("--count", o.count, "Draw N pictures: seed, seed+1, …, named out-001.png, out-002.png, …")
       ->check(CLI::Range(int64_t{1}, kMaxPictures))
+      ->group(kPicture);
+  command
+      .add_option(
+          "--background", o.background,
+          "Lay the picture of a model that draws transparent ones on a colour: #rrggbb, or a name (white, "
+          "black, …); \"transparent\" keeps it as it is (the default)")
       ->group(kPicture);
   command
       .add_option("--latents", o.latents,
@@ -240,7 +256,8 @@ void AddEditOptions(CLI::App& command, GenerateOptions& o) {
       "Denoising steps (default: the model's; 50 for Qwen-Image-Edit, 40 for Edit-2509 and later)");
   command.remove_option(command.get_option("--max-sequence-length"));  // edits use the whole prompt
   command.get_option("--size")->description(
-      "WIDTHxHEIGHT in pixels, multiples of 16 (default: the input's ratio at the model's area, 1024x1024)");
+      "WIDTHxHEIGHT in pixels, multiples of 16 or, for Qwen-Image-2.1, of 32 (default: the input's ratio at "
+      "the model's area, 1024x1024)");
   command.footer(
       "Examples:\n"
       "  qwen-image edit \"make the circle green\" --input-image circle.png -o green.png\n"
@@ -300,6 +317,27 @@ Margins ParseMargins(const std::string& text) {
   }
   Fail(ErrorKind::kUsage, "{} are no margins; write LEFT,TOP,RIGHT,BOTTOM in pixels, for example 0,64,0,64",
        Quoted(text));
+}
+
+std::vector<double> ParseSigmas(const std::string& text) {
+  std::vector<double> sigmas;
+  std::string_view rest = text;
+  for (bool more = true; more;) {
+    const size_t comma = rest.find(',');
+    const auto sigma = ParseNumber(rest.substr(0, comma));
+    if (!sigma)
+      Fail(ErrorKind::kUsage,
+           "{} are no noise levels; write numbers with commas between them, for example 1,0.9,0.5",
+           Quoted(text));
+    sigmas.push_back(*sigma);
+    more = comma != rest.npos;
+    if (more) rest.remove_prefix(comma + 1);
+  }
+  return sigmas;
+}
+
+std::string SigmasText(const std::vector<double>& sigmas) {
+  return fmt::format("{}", fmt::join(sigmas, ","));
 }
 
 bool IsRandomSeed(const std::string& text) { return text == "random" || text == "-1"; }

@@ -46,6 +46,7 @@ struct GenerateOptions {
   std::string size;
   std::optional<int64_t> width, height;
   std::optional<int64_t> steps;
+  std::string sigmas;  // "1,0.9,0.5"
   std::optional<double> cfg;
   std::string seed;
   std::filesystem::path latents;
@@ -56,6 +57,7 @@ struct GenerateOptions {
   std::optional<double> strength;
   bool no_blend = false;
   bool keep_size = false;
+  std::string background;  // empty: not said
 
   std::optional<int64_t> max_sequence_length;
   int64_t count = 1;
@@ -91,7 +93,10 @@ void RefuseEmptyValues(CLI::App& command, const std::set<std::string>& may_be_em
 
 // "0,64,0,64" → left, top, right, bottom. Throws Error kUsage.
 Margins ParseMargins(const std::string& text);
-bool IsRandomSeed(const std::string& text);  // "random", "-1"
+// "1,0.9,0.5". Throws Error kUsage if these are no numbers; which ones are possible the pipeline knows.
+std::vector<double> ParseSigmas(const std::string& text);
+std::string SigmasText(const std::vector<double>& sigmas);  // the same the other way
+bool IsRandomSeed(const std::string& text);                 // "random", "-1"
 // "42", or "random". Throws Error kUsage.
 uint64_t ParseSeed(const std::string& text);
 

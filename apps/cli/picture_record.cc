@@ -34,6 +34,18 @@ std::string RecordedPrecision(const ConfigReader& record) {
   return precision;
 }
 
+// As --sigmas takes them; empty if there are none.
+std::string RecordedSigmas(const Json& record, const std::string& where) {
+  const auto list = record.find("sigmas");
+  if (list == record.end()) return "";
+  std::vector<double> sigmas;
+  for (const Json& sigma : list->is_array() ? *list : Json::array({nullptr})) {
+    if (!sigma.is_number()) Fail(ErrorKind::kBadInput, "{}: \"sigmas\" is no list of numbers", where);
+    sigmas.push_back(sigma.get<double>());
+  }
+  return SigmasText(sigmas);
+}
+
 // The pictures that it was made from must be given again.
 void NeedPictures(const Json& record, const std::string& picture, const std::string& where,
                   const GenerateOptions& o) {
@@ -140,11 +152,16 @@ void FillFromPicture(const std::filesystem::path& picture, GenerateOptions& o) {
     if (o.size.empty() && !o.width) o.width = record.Int("width", 1, kMax);
     if (o.size.empty() && !o.height) o.height = record.Int("height", 1, kMax);
   }
-  if (!o.steps) o.steps = record.Int("steps", 1, kMax);
+  // Sigmas are as many as the steps: one who gives either wants neither of the record's.
+  if (!o.steps && o.sigmas.empty()) {
+    o.steps = record.Int("steps", 1, kMax);
+    o.sigmas = RecordedSigmas(json, where);
+  }
   if (!o.cfg) o.cfg = record.Number("cfg");
   if (o.seed.empty()) o.seed = RecordedSeed(json, where);
   if (!o.max_sequence_length && record.Has("max_sequence_length"))
     o.max_sequence_length = record.Int("max_sequence_length", 1, kMax);
+  if (o.background.empty()) o.background = record.String("background", "");
   if (!o.step_cache && record.Has("step_cache")) o.step_cache = record.Number("step_cache");
   o.reference_special_tokens |= record.Bool("reference_special_tokens", false);
   if (o.vae_tiling.empty()) o.vae_tiling = RecordedTiling(record);

@@ -36,6 +36,7 @@ struct JobProgress {
 struct JobImage {
   int64_t width = 0, height = 0;
   uint64_t seed = 0;
+  int64_t channels = 3;  // 4: with alpha
 };
 
 // A job as it stands at one moment; a copy that belongs to the reader.
@@ -48,6 +49,8 @@ struct Job {
   int64_t width = 0, height = 0, steps = 0, count = 1;
   double cfg = 0;
   uint64_t seed = 0;
+  std::vector<double> sigmas = {};  // that were given; empty: the model's own
+  std::string background = {};      // that was asked for
   std::optional<double> strength;
   int64_t input_images = 0;  // how many pictures it edits
   bool has_init_image = false, has_mask = false;

@@ -19,10 +19,14 @@ namespace {
 // Decodes the pictures of a request within its budget of pixels.
 class PictureReader {
  public:
-  PictureReader(int64_t pixels, std::vector<std::string>& notes)
-      : most_(pixels), pixels_(pixels), notes_(notes) {}
+  // The channels are the model's: what it cannot use is not kept while a job waits.
+  PictureReader(int64_t pixels, int64_t channels, std::vector<std::string>& notes)
+      : most_(pixels),
+        pixels_(pixels),
+        transparency_(channels == 4 ? Transparency::kKept : Transparency::kOnWhite),
+        notes_(notes) {}
 
-  qwen_image::Image Image(const std::string& name, const std::string& file);
+  Image Picture(const std::string& name, const std::string& file);
   GreyImage Mask(const std::string& name, const std::string& file, bool is_hole);
 
  private:
@@ -46,11 +50,12 @@ class PictureReader {
 
   const int64_t most_;
   int64_t pixels_;  // left
+  const Transparency transparency_;
   std::vector<std::string>& notes_;
 };
 
-qwen_image::Image PictureReader::Image(const std::string& name, const std::string& file) {
-  return Read(name, [&] { return DecodeImage(file, name, {.max_pixels = pixels_}); });
+Image PictureReader::Picture(const std::string& name, const std::string& file) {
+  return Read(name, [&] { return DecodeImage(file, name, {.max_pixels = pixels_}, transparency_); });
 }
 
 GreyImage PictureReader::Mask(const std::string& name, const std::string& file, bool is_hole) {
@@ -109,7 +114,11 @@ void CropToSize(GenerateRequest& request) {
   if (request.width.value_or(0) < 1 || request.height.value_or(0) < 1)
     throw FieldError("width", "a picture is cropped to the shape of width and height; both are needed");
   const auto [width, height] = std::pair(*request.width, *request.height);
-  if (request.init_image) request.init_image = Middle(*request.init_image, 3, width, height);
+  if (request.init_image) {
+    const int64_t channels = request.init_image->channels;
+    request.init_image = Middle(*request.init_image, channels, width, height);
+    request.init_image->channels = channels;
+  }
   if (request.mask) request.mask = Middle(*request.mask, 1, width, height);
 }
 
@@ -119,16 +128,17 @@ std::string SizeField(const Fields& fields, const GenerateRequest& request) {
   return request.width ? "width" : "height";
 }
 
-void ReadPictures(const JobPictures& pictures, const RequestLimits& limits, JobRequest& job) {
+void ReadPictures(const JobPictures& pictures, const Pipeline& pipeline, const RequestLimits& limits,
+                  JobRequest& job) {
   if (static_cast<int64_t>(pictures.input_images.size()) > limits.images)
     throw FieldError(pictures.input_name, fmt::format("{} input images are too many; at most {} are taken",
                                                       pictures.input_images.size(), limits.images));
-  PictureReader reader(limits.image_pixels, job.notes);
+  PictureReader reader(limits.image_pixels, pipeline.channels(), job.notes);
   for (size_t i = 0; i < pictures.input_images.size(); ++i) {
     job.request.input_images.push_back(
-        reader.Image(fmt::format("{}[{}]", pictures.input_name, i), pictures.input_images[i]));
+        reader.Picture(fmt::format("{}[{}]", pictures.input_name, i), pictures.input_images[i]));
   }
-  if (pictures.init_image) job.request.init_image = reader.Image(pictures.init_name, *pictures.init_image);
+  if (pictures.init_image) job.request.init_image = reader.Picture(pictures.init_name, *pictures.init_image);
   if (pictures.mask) job.request.mask = reader.Mask("mask", *pictures.mask, pictures.mask_is_hole);
   if (pictures.invert_mask && job.request.mask) {
     for (uint8_t& value : job.request.mask->pixels) value = static_cast<uint8_t>(255 - value);
@@ -198,10 +208,12 @@ std::string FieldToBlame(const Fields& fields, const Pipeline& pipeline, Generat
   const std::pair<std::string, std::function<void()>> without[] = {
       {SizeField(fields, request), [&] { request.width = request.height = {}; }},
       {"steps", [&] { request.steps = {}; }},
+      {"sigmas", [&] { request.sigmas = {}; }},
       {"cfg", [&] { request.cfg = {}; }},
       {"strength", [&] { request.strength = {}; }},
       {"step_cache", [&] { request.step_cache = 0; }},
       {"keep_size", [&] { request.keep_size = false; }},
+      {"background", [&] { request.background = {}; }},
       {"outpaint", [&] { request.outpaint = {}; }},
       {"mask", [&] { request.mask = {}; }},
       {pictures.init_name, [&] { request.init_image = {}; }},
@@ -264,6 +276,7 @@ JobRequest MakeJobRequest(const Fields& settings, const JobPictures& pictures, c
   request.negative_prompt = settings.Text("negative_prompt", limits.prompt_bytes);
   ReadSize(settings, request);
   request.steps = settings.Whole("steps", 1, limits.steps);
+  request.sigmas = settings.Numbers("sigmas", limits.steps);
   request.cfg = settings.Number("cfg");
   request.seed = SeedOf(settings);
   job.count = settings.Whole("n", 1, limits.n).value_or(1);
@@ -271,12 +284,14 @@ JobRequest MakeJobRequest(const Fields& settings, const JobPictures& pictures, c
   request.outpaint = ReadMargins(settings);
   request.keep_size = settings.Flag("keep_size").value_or(false);
   request.blend = settings.Flag("blend").value_or(true);
+  constexpr size_t kMaxColourBytes = 40;
+  request.background = settings.Text("background", kMaxColourBytes).value_or("");
   request.step_cache = settings.Number("step_cache").value_or(0);
   const std::string tiling = settings.OneOf("vae_tiling", {"auto", "on", "off"}).value_or("auto");
   request.vae_tiling = tiling == "on"    ? GenerateRequest::Tiling::kOn
                        : tiling == "off" ? GenerateRequest::Tiling::kOff
                                          : GenerateRequest::Tiling::kAuto;
-  ReadPictures(pictures, limits, job);
+  ReadPictures(pictures, pipeline, limits, job);
   if (!request.blend && !request.mask && !request.outpaint.any())
     throw FieldError("blend",
                      "blend says how a mask is used; give one in \"mask\", or margins in \"outpaint\"");
@@ -292,9 +307,10 @@ JobRequest MakeJobRequest(const Fields& settings, const JobPictures& pictures, c
 
 JobRequest ParseJobRequest(const Json& body, const Pipeline& pipeline, const RequestLimits& limits) {
   const Fields fields(body);
-  fields.RefuseUnknown({"prompt", "negative_prompt", "size", "width", "height", "steps", "cfg", "seed", "n",
-                        "strength", "input_images", "init_image", "mask", "outpaint", "keep_size", "blend",
-                        "vae_tiling", "step_cache"});
+  fields.RefuseUnknown({"prompt",    "negative_prompt", "size",       "width",      "height",
+                        "steps",     "sigmas",          "cfg",        "seed",       "n",
+                        "strength",  "input_images",    "init_image", "mask",       "outpaint",
+                        "keep_size", "blend",           "background", "vae_tiling", "step_cache"});
   JobPictures pictures;
   if (const Json* list = fields.Find("input_images")) {
     if (!list->is_array() || static_cast<int64_t>(list->size()) > limits.images)
@@ -316,6 +332,7 @@ Json JobJson(const Job& job) {
                       {"width", image.width},
                       {"height", image.height},
                       {"seed", image.seed}});
+    if (image.channels == 4) images.back()["alpha"] = true;
   }
   const JobProgress& p = job.progress;
   return {{"id", job.id},
@@ -328,9 +345,11 @@ Json JobJson(const Job& job) {
           {"width", job.width},
           {"height", job.height},
           {"steps", job.steps},
+          {"sigmas", job.sigmas.empty() ? Json() : Json(job.sigmas)},
           {"cfg", job.cfg},
           {"seed", job.seed},
           {"n", job.count},
+          {"background", job.background.empty() ? Json() : Json(job.background)},
           {"strength", job.strength ? Json(*job.strength) : Json()},
           {"input_images", job.input_images},
           {"init_image", job.has_init_image},

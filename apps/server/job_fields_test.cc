@@ -64,6 +64,44 @@ TEST(JobFields, EveryFieldArrives) {
   EXPECT_FALSE(r.reference_special_tokens);
 }
 
+TEST(JobFields, SigmasAreTheSteps) {
+  EXPECT_THAT(Parse({{"sigmas", {1, 0.7, 0.25}}}).request.sigmas, ElementsAre(1, 0.7, 0.25));
+  EXPECT_THAT(Refusal({{"sigmas", "1,0.5"}}), HasSubstr("sigmas must be a list of 1 to 200 finite numbers"));
+  const auto blamed = [](const Json& fields) {
+    try {
+      Parse(fields);
+    } catch (const FieldError& error) {
+      return error.field() + ": " + error.message();
+    }
+    return std::string("(not refused)");
+  };
+  EXPECT_THAT(blamed({{"sigmas", {0.5, 1}}}), testing::StartsWith("sigmas: the sigmas cannot be drawn with"));
+  EXPECT_THAT(blamed({{"sigmas", {1, 0.5}}, {"steps", 3}}),
+              testing::StartsWith("steps: 2 sigmas are 2 steps, not 3"));
+  EXPECT_EQ(Parse({{"sigmas", {1, 0.5}}, {"steps", 2}}).request.steps, 2);
+}
+
+TEST(JobFields, BackgroundsOfAModelWithoutAlpha) {
+  EXPECT_EQ(Parse({{"background", "#102030"}}).request.background, "#102030");
+  try {
+    Parse({{"background", "transparent"}});
+    ADD_FAILURE() << "not refused";
+  } catch (const FieldError& error) {
+    EXPECT_EQ(error.field(), "background");
+    EXPECT_THAT(error.message(), HasSubstr("draws no transparent pictures"));
+  }
+  EXPECT_THAT(Refusal({{"background", "pink"}}), HasSubstr("\"pink\" is not a background"));
+  EXPECT_THAT(Refusal({{"background", 7}}), HasSubstr("background must be text, not 7"));
+}
+
+TEST(JobFields, AModelWithoutAlphaGetsPicturesOnWhite) {
+  const Image clear{2, 1, {9, 9, 9, 0, 10, 20, 30, 255}, 4};
+  const JobRequest job = Parse({{"init_image", Base64Of(clear)}});
+  EXPECT_EQ(job.request.init_image->channels, 3);
+  EXPECT_THAT(job.request.init_image->pixels, ElementsAre(255, 255, 255, 10, 20, 30));
+  EXPECT_THAT(job.notes, ElementsAre("init_image: transparent parts are laid on white"));
+}
+
 TEST(JobFields, DefaultsAreLeftToThePipeline) {
   const JobRequest job = Parse(Json::object());
   EXPECT_FALSE(job.request.width || job.request.steps || job.request.cfg || job.request.negative_prompt);
@@ -327,7 +365,16 @@ TEST(JobFields, JobsAsJson) {
             Json::parse(R"([{"url": "/jobs/abc/images/0.png", "width": 64, "height": 32, "seed": 5}])"));
   EXPECT_EQ(json["progress"]["stage"], "denoise");
   EXPECT_TRUE(json["strength"].is_null());
+  EXPECT_TRUE(json["sigmas"].is_null());
+  EXPECT_TRUE(json["background"].is_null());
   EXPECT_TRUE(json["error"].is_null());
+  job.sigmas = {1, 0.5};
+  job.background = "white";
+  job.images.push_back({64, 32, 6, 4});
+  EXPECT_EQ(JobJson(job)["sigmas"], Json({1, 0.5}));
+  EXPECT_EQ(JobJson(job)["background"], "white");
+  EXPECT_FALSE(JobJson(job)["images"][0].contains("alpha"));
+  EXPECT_EQ(JobJson(job)["images"][1]["alpha"], true);
   job.error = "broken";
   EXPECT_EQ(JobJson(job)["error"], "broken");
   EXPECT_STREQ(Name(JobState::kInterrupted), "interrupted");

@@ -108,9 +108,13 @@ std::string StoredJobText(const Job& job) {
                {"images", Json::array()},
                {"notes", job.notes},
                {"error", job.error}};
+  if (!job.sigmas.empty()) json["sigmas"] = job.sigmas;
+  if (!job.background.empty()) json["background"] = job.background;
   if (job.strength) json["strength"] = *job.strength;
-  for (const JobImage& image : job.images)
+  for (const JobImage& image : job.images) {
     json["images"].push_back({{"width", image.width}, {"height", image.height}, {"seed", image.seed}});
+    if (image.channels == 4) json["images"].back()["alpha"] = true;
+  }
   for (const auto& [kind, name] : kErrorNames) {
     if (kind == job.error_kind) json["error_kind"] = name;
   }
@@ -133,6 +137,7 @@ Job ParseStoredJob(std::string_view text, const std::string& where) {
           .count = reader.Int("count", 1, kMaxPictures),
           .cfg = reader.Number("cfg"),
           .seed = Seed(json, where),
+          .background = reader.String("background", ""),
           .strength = {},
           .input_images = reader.Int("input_images", 0, kMax),
           .has_init_image = reader.Bool("has_init_image", false),
@@ -140,9 +145,14 @@ Job ParseStoredJob(std::string_view text, const std::string& where) {
           .error = reader.String("error", "")};
   if (!IsJobId(job.id)) Fail(ErrorKind::kBadInput, "{}: {} is no id of a job", where, Quoted(job.id));
   if (reader.Has("strength")) job.strength = reader.Number("strength");
+  for (const Json& sigma : json.contains("sigmas") ? Array(json, "sigmas", where) : Json::array()) {
+    if (!sigma.is_number()) Fail(ErrorKind::kBadInput, "{}: a sigma is no number", where);
+    job.sigmas.push_back(sigma.get<double>());
+  }
   for (const Json& image : Array(json, "images", where)) {
     const ConfigReader size(image, where + ": images");
-    job.images.push_back({size.Int("width", 1, kMax), size.Int("height", 1, kMax), Seed(image, where)});
+    job.images.push_back({size.Int("width", 1, kMax), size.Int("height", 1, kMax), Seed(image, where),
+                          size.Bool("alpha", false) ? 4 : 3});
   }
   for (const Json& note : Array(json, "notes", where)) {
     if (!note.is_string()) Fail(ErrorKind::kBadInput, "{}: a note is no text", where);

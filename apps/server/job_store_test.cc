@@ -61,6 +61,25 @@ TEST(JobStore, AJobComesBackAsItWas) {
   EXPECT_EQ(again.images.size(), 1u);
 }
 
+TEST(JobStore, SigmasBackgroundsAndAlphaAreKept) {
+  Job job = SampleJob();
+  const std::string plain = StoredJobText(job);
+  for (const char* name : {"sigmas", "background", "alpha"})
+    EXPECT_THAT(plain, testing::Not(HasSubstr(name)));
+  EXPECT_EQ(ParseStoredJob(plain, "x").images[0].channels, 3);
+  job.sigmas = {1, 0.978453};
+  job.background = "#0a141e";
+  job.images.push_back({64, 48, 8, 4});
+  const Job again = ParseStoredJob(StoredJobText(job), "x");
+  EXPECT_EQ(again.sigmas, job.sigmas);
+  EXPECT_EQ(again.background, job.background);
+  EXPECT_EQ(again.images[0].channels, 3);
+  EXPECT_EQ(again.images[1].channels, 4);
+  std::string broken = StoredJobText(job);
+  broken.replace(broken.find("0.978453"), 8, "\"0.9784\"");
+  EXPECT_THROW(ParseStoredJob(broken, "x"), Error);
+}
+
 TEST(JobStore, PromptsWithBytesThatAreNoTextAreKept) {
   Job job = SampleJob();
   job.prompt = "\xff";

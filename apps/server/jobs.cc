@@ -12,21 +12,24 @@ namespace {
 Job NewJob(const JobRequest& asked, const Defaults& defaults, int64_t created) {
   const GenerateRequest& r = asked.request;
   const bool size_is_known = r.input_images.empty() && !r.init_image;
-  return {.id = NewJobId(),
-          .created = created,
-          .prompt = r.prompt,
-          .negative_prompt = r.negative_prompt.value_or(defaults.negative_prompt),
-          .width = r.width.value_or(size_is_known ? defaults.width : 0),
-          .height = r.height.value_or(size_is_known ? defaults.height : 0),
-          .steps = r.steps.value_or(defaults.steps),
-          .count = asked.count,
-          .cfg = r.cfg.value_or(defaults.cfg),
-          .seed = r.seed,
-          .strength = r.strength,
-          .input_images = static_cast<int64_t>(r.input_images.size()),
-          .has_init_image = r.init_image.has_value(),
-          .has_mask = r.mask.has_value(),
-          .notes = asked.notes};
+  return {
+      .id = NewJobId(),
+      .created = created,
+      .prompt = r.prompt,
+      .negative_prompt = r.negative_prompt.value_or(defaults.negative_prompt),
+      .width = r.width.value_or(size_is_known ? defaults.width : 0),
+      .height = r.height.value_or(size_is_known ? defaults.height : 0),
+      .steps = r.steps.value_or(r.sigmas.empty() ? defaults.steps : static_cast<int64_t>(r.sigmas.size())),
+      .count = asked.count,
+      .cfg = r.cfg.value_or(defaults.cfg),
+      .seed = r.seed,
+      .sigmas = r.sigmas,
+      .background = r.background,
+      .strength = r.strength,
+      .input_images = static_cast<int64_t>(r.input_images.size()),
+      .has_init_image = r.init_image.has_value(),
+      .has_mask = r.mask.has_value(),
+      .notes = asked.notes};
 }
 
 }  // namespace

@@ -134,7 +134,7 @@ void Jobs::Impl::DrawPicture(const Entry& entry, int64_t index, JobProgressMeter
 
   const std::lock_guard lock(mutex);
   Job& job = entry->job;
-  job.images.push_back({picture.width, picture.height, picture.seed});
+  job.images.push_back({picture.width, picture.height, picture.seed, picture.channels});
   if (index == 0) {
     job.width = picture.width;
     job.height = picture.height;

@@ -39,7 +39,7 @@ TEST_F(JobsTest, DrawsWhatGenerateDraws) {
     const Picture expected = TinyPipeline().Generate(request.request);
     EXPECT_EQ(DecodePng(*png, "reply", {}).width, 32);
     const std::filesystem::path file = folder_.Write("copy.png", *png);
-    EXPECT_EQ(ReadPng(file).pixels, expected.rgb);
+    EXPECT_EQ(ReadPng(file).pixels, expected.pixels);
     const Json record = Json::parse(ReadPngText(file)["qwen-image"]);
     EXPECT_EQ(record["seed"], 5 + i);
     EXPECT_EQ(record["prompt"], "a red circle");

@@ -16,11 +16,11 @@ namespace {
 const std::vector<std::string_view> kKnown = {
     "prompt", "model", "n", "size", "response_format", "user", "quality", "style", "moderation", "input_fidelity",
     "background", "output_format", "output_compression", "stream", "partial_images",
-    "seed", "steps", "cfg", "negative_prompt", "strength", "keep_size", "blend", "step_cache"};
+    "seed", "steps", "sigmas", "cfg", "negative_prompt", "strength", "keep_size", "blend", "step_cache"};
 // Fields of a form are all text; these are meant as JSON.
 const std::vector<std::string_view> kNotText = {
-    "n", "output_compression", "stream", "partial_images", "seed", "steps", "cfg", "strength", "keep_size", "blend",
-    "step_cache"};
+    "n", "output_compression", "stream", "partial_images", "seed", "steps", "sigmas", "cfg", "strength", "keep_size",
+    "blend", "step_cache"};
 // clang-format on
 
 bool Contains(const std::vector<std::string_view>& list, std::string_view name) {
@@ -43,7 +43,12 @@ void CheckOpenAiFields(const Fields& fields, const Pipeline& pipeline) {
   fields.OneOf("style", {"vivid", "natural"});
   fields.OneOf("moderation", {"auto", "low"});
   fields.OneOf("input_fidelity", {"low", "high"});
-  fields.OneOf("background", {"auto", "opaque"});
+  if (fields.OneOf("background", {"auto", "opaque", "transparent"}) == "transparent" &&
+      pipeline.channels() == 3)
+    throw FieldError(
+        "background",
+        "background must be auto or opaque, not \"transparent\": this model draws no transparent "
+        "pictures");
   fields.OneOf("output_format", {"png"});
   fields.Whole("output_compression", 100, 100);
   fields.Whole("partial_images", 0, 0);
@@ -63,9 +68,20 @@ ReplyForm FormOf(const Fields& fields) {
   return {!format || *format == "b64_json", !format || *format == "url"};
 }
 
+// The settings with our word for OpenAI's background; "auto" is what the model draws.
+Json WithOurBackground(Json settings, const Pipeline& pipeline) {
+  const Json theirs = settings.value("background", Json());
+  settings.erase("background");
+  if (theirs == "transparent") settings["background"] = theirs;
+  if (theirs == "opaque" && pipeline.channels() == 4) settings["background"] = "white";
+  return settings;
+}
+
 HttpResponse DataReply(const HttpRequest& request, const Jobs& jobs, const Job& job, ReplyForm form) {
   Json data = Json::array();
+  bool opaque = true;
   for (size_t i = 0; i < job.images.size(); ++i) {
+    opaque = opaque && job.images[i].channels == 3;
     Json image = {{"seed", job.images[i].seed}};
     if (form.base64) image["b64_json"] = Base64Picture(jobs, job, i);
     if (form.url) image["url"] = fmt::format("{}/jobs/{}/images/{}.png", request.origin, job.id, i);
@@ -73,7 +89,7 @@ HttpResponse DataReply(const HttpRequest& request, const Jobs& jobs, const Job& 
   }
   return JsonResponse({{"created", job.created / 1000},
                        {"data", data},
-                       {"background", "opaque"},
+                       {"background", opaque ? "opaque" : "transparent"},
                        {"output_format", "png"},
                        {"size", fmt::format("{}x{}", job.width, job.height)}});
 }
@@ -84,7 +100,8 @@ Reply Draw(const HttpRequest& request, const Json& settings, const JobPictures& 
   fields.RefuseUnknown(kKnown);
   CheckOpenAiFields(fields, pipeline);
   const ReplyForm form = FormOf(fields);
-  JobRequest job = MakeJobRequest(fields, pictures, pipeline);
+  const Json ours = WithOurBackground(settings, pipeline);
+  JobRequest job = MakeJobRequest(Fields(ours), pictures, pipeline);
   return DrawAndReply(request, jobs, std::move(job),
                       [&jobs, form](const HttpRequest& asked, const Job& drawn) {
                         return DataReply(asked, jobs, drawn, form);
@@ -94,9 +111,13 @@ Reply Draw(const HttpRequest& request, const Json& settings, const JobPictures& 
 // A form's field as JSON. What cannot be read as that stays text, and is refused as such by its name.
 Json FieldValue(const FormPart& part) {
   if (!Contains(kNotText, part.name)) return std::string(part.contents);
-  constexpr size_t kMaxBytes = 40;
-  const Json value = part.contents.size() > kMaxBytes ? Json() : Json::parse(part.contents, nullptr, false);
-  return value.is_number() || value.is_boolean() ? value : Json(std::string(part.contents));
+  constexpr size_t kMaxBytes = 40, kMaxListBytes = 4000;
+  const bool is_list = part.name == "sigmas";
+  const Json value = part.contents.size() > (is_list ? kMaxListBytes : kMaxBytes)
+                         ? Json()
+                         : Json::parse(part.contents, nullptr, false);
+  const bool meant = is_list ? value.is_array() : value.is_number() || value.is_boolean();
+  return meant ? value : Json(std::string(part.contents));
 }
 
 Reply Edit(const HttpRequest& request, const Pipeline& pipeline, Jobs& jobs) {

@@ -91,6 +91,30 @@ TEST_F(OpenAiRoutes, FieldsOfOpenAis) {
   EXPECT_EQ(jobs_.List().size(), 1u);  // refused ones leave no job
 }
 
+TEST_F(OpenAiRoutes, BackgroundsOfAModelWithoutAlpha) {
+  const HttpResponse refused =
+      Ask(Post("/v1/images/generations", Small({{"background", "transparent"}}).dump()));
+  EXPECT_EQ(refused.status, 400);
+  EXPECT_EQ(JsonOf(refused)["error"]["param"], "background");
+  EXPECT_THAT(JsonOf(refused)["error"]["message"].get<std::string>(), HasSubstr("no transparent pictures"));
+  EXPECT_THAT(RefusalOf({{"background", "white"}}),
+              HasSubstr("background must be auto or opaque or transparent"));
+  const Json reply = JsonOf(Generate({{"background", "opaque"}}));
+  EXPECT_EQ(reply["background"], "opaque");
+  EXPECT_THAT(jobs_.List().front().notes, testing::IsEmpty()) << "it is what was asked for";
+}
+
+TEST_F(OpenAiRoutes, Sigmas) {
+  Json body = Small({{"sigmas", {1, 0.4}}});
+  body.erase("steps");
+  EXPECT_EQ(Ask(Post("/v1/images/generations", body.dump())).status, 200);
+  EXPECT_EQ(jobs_.List().front().steps, 2);
+  EXPECT_EQ(Ask(Form({{"prompt", "x"}, {"@image", kPicture}, {"sigmas", "[1, 0.6, 0.2]"}})).status, 200);
+  EXPECT_THAT(jobs_.List().front().sigmas, testing::ElementsAre(1, 0.6, 0.2));
+  EXPECT_THAT(Refusal(Form({{"prompt", "x"}, {"@image", kPicture}, {"sigmas", "0.5"}})),
+              HasSubstr("sigmas must be a list"));
+}
+
 TEST_F(OpenAiRoutes, BodiesAndMethods) {
   EXPECT_THAT(Refusal(Post("/v1/images/generations", "{")), HasSubstr("not valid JSON"));
   EXPECT_THAT(Refusal(Post("/v1/images/generations", "")), HasSubstr("no body"));

@@ -15,6 +15,7 @@
 #include "metrics.h"
 #include "openai_routes.h"
 #include "page.h"
+#include "pipeline/pipeline_impl.h"
 
 namespace qwen_image::server {
 namespace {
@@ -153,6 +154,8 @@ HttpResponse Routes::Info() const {
                        {"loaded_from", settings_.model_name},
                        {"variant", pipeline_.variant()},
                        {"edits", pipeline_.edits()},
+                       {"channels", pipeline_.channels()},
+                       {"side_multiple", pipeline_.impl().geometry().side_multiple},
                        {"defaults",
                         {{"width", d.width},
                          {"height", d.height},

@@ -146,6 +146,8 @@ TEST_F(RoutesTest, InfoSaysWhatThePageNeeds) {
   EXPECT_EQ(info["model"], server_.Ask("GET", "/v1/models").json()["data"][0]["id"]);  // one name everywhere
   EXPECT_EQ(info["loaded_from"], "tiny");
   EXPECT_EQ(info["edits"], true);
+  EXPECT_EQ(info["channels"], 3);
+  EXPECT_EQ(info["side_multiple"], 16);
   EXPECT_EQ(info["defaults"]["width"], 128);
   EXPECT_EQ(info["defaults"]["steps"], 20);
   EXPECT_EQ(info["limits"]["queue"], 4);

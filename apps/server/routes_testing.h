@@ -1,4 +1,5 @@
-// Routes under test, without sockets: the embedded model, a queue in a folder of its own, replies waited for.
+// Routes under test, without sockets: the embedded model or another, a queue in a folder of its own, replies
+// waited for.
 #pragma once
 
 #include <string>
@@ -16,6 +17,10 @@ inline Image PlainPicture(int64_t width, int64_t height, uint8_t value) {
 
 class RouteTest : public testing::Test {
  protected:
+  explicit RouteTest(const Pipeline& pipeline = TinyPipeline())
+      : jobs_(pipeline, folder_.path(), {.queue = 2}),
+        routes_(pipeline, jobs_, {}, [] { return HttpStats(); }) {}
+
   static HttpRequest Get(const std::string& path) {
     return {.method = "GET", .path = path, .origin = "http://127.0.0.1:8080", .id = "r1"};
   }
@@ -41,7 +46,7 @@ class RouteTest : public testing::Test {
   static std::vector<uint8_t> SmallPicture(uint64_t seed) {
     GenerateRequest request = QuickJob(seed).request;
     request.negative_prompt = "x";
-    return TinyPipeline().Generate(request).rgb;
+    return TinyPipeline().Generate(request).pixels;
   }
 
   static Json JsonOf(const HttpResponse& response) { return Json::parse(response.body); }
@@ -53,8 +58,8 @@ class RouteTest : public testing::Test {
   }
 
   TempFolder folder_;
-  Jobs jobs_{TinyPipeline(), folder_.path(), {.queue = 2}};
-  Routes routes_{TinyPipeline(), jobs_, {}, [] { return HttpStats(); }};
+  Jobs jobs_;
+  Routes routes_;
 };
 
 }  // namespace qwen_image::server

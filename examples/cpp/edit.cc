@@ -14,7 +14,8 @@ int main(int argc, char** argv) {
     qwen_image::GenerateRequest request;
     request.prompt = argv[2];
     request.steps = 4;
-    request.input_images = {qwen_image::ReadImage(argv[3]).image};
+    // With its transparent parts, for models that see them.
+    request.input_images = {qwen_image::ReadImage(argv[3], {}, qwen_image::Transparency::kKept).image};
     pipeline.Generate(request).SavePng(argv[4]);
   } catch (const qwen_image::Error& error) {
     std::fprintf(stderr, "%s\n", error.what());

@@ -21,7 +21,7 @@ int main(int argc, char** argv) {
     request.prompt = argv[2];
     request.steps = 4;
     request.strength = 1.0;  // below 1 more of what was there shines through
-    request.init_image = qwen_image::ReadImage(argv[3]).image;
+    request.init_image = qwen_image::ReadImage(argv[3], {}, qwen_image::Transparency::kKept).image;
     request.mask = qwen_image::ReadMask(argv[4]).image;
     qwen_image::GenerateHooks hooks;
     hooks.cancel = &stop;

@@ -107,6 +107,8 @@ QWEN_IMAGE_API qwen_image_status qwen_image_pipeline_defaults(const qwen_image_p
 QWEN_IMAGE_API const char* qwen_image_pipeline_variant(const qwen_image_pipeline* pipeline);
 /* 1 if it can edit pictures (qwen_image_request_add_input_image), else 0. */
 QWEN_IMAGE_API int qwen_image_pipeline_edits(const qwen_image_pipeline* pipeline);
+/* Of the pictures that it draws: 3, RGB, or 4, RGBA (unless a request has a background). */
+QWEN_IMAGE_API int qwen_image_pipeline_channels(const qwen_image_pipeline* pipeline);
 /* How many threads draw. */
 QWEN_IMAGE_API int qwen_image_pipeline_threads(const qwen_image_pipeline* pipeline);
 
@@ -120,10 +122,14 @@ QWEN_IMAGE_API qwen_image_status qwen_image_request_set_prompt(qwen_image_reques
                                                                const char* prompt);
 QWEN_IMAGE_API qwen_image_status qwen_image_request_set_negative_prompt(qwen_image_request* request,
                                                                         const char* negative_prompt);
-/* Multiples of 16. */
+/* Multiples of 16; of Qwen-Image-2.1: of 32. */
 QWEN_IMAGE_API qwen_image_status qwen_image_request_set_size(qwen_image_request* request, int64_t width,
                                                              int64_t height);
 QWEN_IMAGE_API qwen_image_status qwen_image_request_set_steps(qwen_image_request* request, int64_t steps);
+/* The noise levels to draw with, falling from at most 1, without the last 0: as many as the steps. None, the
+ * default: the model's own. */
+QWEN_IMAGE_API qwen_image_status qwen_image_request_set_sigmas(qwen_image_request* request,
+                                                               const double* sigmas, int64_t count);
 /* True classifier-free guidance; 1 switches it off and halves the time. */
 QWEN_IMAGE_API qwen_image_status qwen_image_request_set_cfg(qwen_image_request* request, double cfg);
 QWEN_IMAGE_API qwen_image_status qwen_image_request_set_seed(qwen_image_request* request, uint64_t seed);
@@ -135,6 +141,14 @@ QWEN_IMAGE_API qwen_image_status qwen_image_request_add_input_image(qwen_image_r
 /* A picture to begin with instead of noise alone. */
 QWEN_IMAGE_API qwen_image_status qwen_image_request_set_init_image(qwen_image_request* request, int64_t width,
                                                                    int64_t height, const uint8_t* rgb);
+/* The same with 3 bytes a pixel, or with 4 (red, green, blue, alpha; the colours are not multiplied by
+ * alpha): what a qwen_image_picture has. A model without alpha lays transparent parts on white. */
+QWEN_IMAGE_API qwen_image_status qwen_image_request_add_input_pixels(qwen_image_request* request,
+                                                                     int64_t width, int64_t height,
+                                                                     int channels, const uint8_t* pixels);
+QWEN_IMAGE_API qwen_image_status qwen_image_request_set_init_pixels(qwen_image_request* request,
+                                                                    int64_t width, int64_t height,
+                                                                    int channels, const uint8_t* pixels);
 /* 128 and more is drawn anew, the rest stays. */
 QWEN_IMAGE_API qwen_image_status qwen_image_request_set_mask(qwen_image_request* request, int64_t width,
                                                              int64_t height, const uint8_t* grey);
@@ -154,6 +168,10 @@ QWEN_IMAGE_API qwen_image_status qwen_image_request_set_outpaint(qwen_image_requ
 QWEN_IMAGE_API qwen_image_status qwen_image_request_set_blend(qwen_image_request* request, int blend);
 /* 1: the result gets the size of the picture that it is made from. */
 QWEN_IMAGE_API qwen_image_status qwen_image_request_set_keep_size(qwen_image_request* request, int keep_size);
+/* The colour that the result is laid on: "#rrggbb", or a name ("white", "black", ...). "transparent", which
+ * models without alpha refuse, or "", the default: transparent parts stay. */
+QWEN_IMAGE_API qwen_image_status qwen_image_request_set_background(qwen_image_request* request,
+                                                                   const char* background);
 /* Above 0: steps that change little are estimated. Faster and less exact; 0.1 is a good value, 0 is off. */
 QWEN_IMAGE_API qwen_image_status qwen_image_request_set_step_cache(qwen_image_request* request,
                                                                    double step_cache);
@@ -186,10 +204,13 @@ typedef struct qwen_image_progress {
  * fraction 1. While another thread draws with the pipeline it is called again and again as for the very
  * beginning. Anything but 0 stops with QWEN_IMAGE_INTERRUPTED. */
 typedef int (*qwen_image_progress_callback)(void* user_data, const qwen_image_progress* progress);
-/* Called after every step but the last: what the picture is going to be, at most 256 pixels wide and high.
- * The pixels are gone when it returns. Anything but 0 stops. */
+/* Called after every step but the last: what the picture is going to be, at most 256 pixels wide and high;
+ * transparent parts are laid on white. The pixels are gone when it returns. Anything but 0 stops. */
 typedef int (*qwen_image_preview_callback)(void* user_data, int64_t width, int64_t height,
                                            const uint8_t* rgb);
+/* The same with the channels of the picture, 3 or 4. */
+typedef int (*qwen_image_preview_pixels_callback)(void* user_data, int64_t width, int64_t height,
+                                                  int channels, const uint8_t* pixels);
 
 /* A NULL callback takes back an earlier one. */
 QWEN_IMAGE_API qwen_image_status qwen_image_request_set_progress(qwen_image_request* request,
@@ -198,6 +219,9 @@ QWEN_IMAGE_API qwen_image_status qwen_image_request_set_progress(qwen_image_requ
 QWEN_IMAGE_API qwen_image_status qwen_image_request_set_preview(qwen_image_request* request,
                                                                 qwen_image_preview_callback callback,
                                                                 void* user_data);
+
+QWEN_IMAGE_API qwen_image_status qwen_image_request_set_preview_pixels(
+    qwen_image_request* request, qwen_image_preview_pixels_callback callback, void* user_data);
 
 typedef struct qwen_image_picture qwen_image_picture;
 
@@ -208,12 +232,18 @@ QWEN_IMAGE_API qwen_image_status qwen_image_check(const qwen_image_pipeline* pip
 QWEN_IMAGE_API qwen_image_status qwen_image_generate(const qwen_image_pipeline* pipeline,
                                                      const qwen_image_request* request,
                                                      qwen_image_picture** picture);
-/* A PNG, JPEG or WebP file, as a source of pixels for a request. */
+/* A PNG, JPEG or WebP file, as a source of pixels for a request: with 3 channels, transparent parts are laid
+ * on white. */
 QWEN_IMAGE_API qwen_image_status qwen_image_picture_read(const char* path, qwen_image_picture** picture);
+/* The same, but a file with alpha has 4 channels. */
+QWEN_IMAGE_API qwen_image_status qwen_image_picture_read_alpha(const char* path,
+                                                               qwen_image_picture** picture);
 QWEN_IMAGE_API void qwen_image_picture_free(qwen_image_picture* picture);
 QWEN_IMAGE_API int64_t qwen_image_picture_width(const qwen_image_picture* picture);
 QWEN_IMAGE_API int64_t qwen_image_picture_height(const qwen_image_picture* picture);
-/* [height, width, 3]; lives as long as the picture. */
+/* 3: red, green, blue; 4: and alpha, as models draw that have it (qwen_image_pipeline_channels). */
+QWEN_IMAGE_API int qwen_image_picture_channels(const qwen_image_picture* picture);
+/* [height, width, channels]; lives as long as the picture. */
 QWEN_IMAGE_API const uint8_t* qwen_image_picture_pixels(const qwen_image_picture* picture);
 /* What it was drawn with; 0 for a picture that was read. */
 QWEN_IMAGE_API uint64_t qwen_image_picture_seed(const qwen_image_picture* picture);

@@ -1,4 +1,4 @@
-// Picture files: PNG, JPEG and WebP of every kind become 8-bit RGB, the right way up; PNG is written.
+// Picture files: PNG, JPEG and WebP of every kind become 8-bit RGB or RGBA, the right way up; PNG is written.
 #pragma once
 
 #include <cstdint>
@@ -19,20 +19,28 @@ struct ImageLimits {
   int64_t max_pixels = 100'000'000;
 };
 
+// What becomes of transparent parts: they are laid on white, or the picture keeps its alpha channel.
+enum class Transparency { kOnWhite, kKept };
+
 struct ImageFile {
   Image image;
   std::vector<std::string> notes;  // what was done that the user should know: "CMYK, converted to RGB"
+  bool transparent = false;        // some part of it is not opaque in the file
 };
 
 // The pixels are those of Pillow's exif_transpose and convert("RGB"), but that transparent parts are laid on
 // white (Pillow uncovers whatever colour they have) and that 16-bit greys keep their high bytes (Pillow's
-// turn white). Throw Error kBadInput. A file's kind is told by its first bytes, never by its name.
-QWEN_IMAGE_API ImageFile ReadImage(const std::filesystem::path& path, const ImageLimits& limits = {});
+// turn white). With kKept, a file with an alpha channel or a transparent colour becomes RGBA, as by
+// convert("RGBA"); others are RGB. Requests take both: a model without alpha lays its pictures on white.
+// Throw Error kBadInput. A file's kind is told by its first bytes, never by its name.
+QWEN_IMAGE_API ImageFile ReadImage(const std::filesystem::path& path, const ImageLimits& limits = {},
+                                   Transparency transparency = Transparency::kOnWhite);
 // The same from memory; `where` names it in messages.
 QWEN_IMAGE_API ImageFile DecodeImage(std::string_view bytes, const std::string& where,
-                                     const ImageLimits& limits = {});
+                                     const ImageLimits& limits = {},
+                                     Transparency transparency = Transparency::kOnWhite);
 
-// As Pillow's convert("L").
+// As Pillow's convert("L"), which does not look at alpha.
 QWEN_IMAGE_API GreyImage ToGrey(const Image& image);
 
 struct MaskFile {

@@ -67,6 +67,7 @@ struct GenerateRequest {
   uint64_t seed = 0;
   std::optional<InitialLatents> latents;  // instead of the seed's noise
 
+  // Pictures are RGB or RGBA; models without alpha (channels()) lay transparent parts on white.
   // Editing: the pictures that the prompt speaks of. Only models made for it can do that (edits()).
   std::vector<Image> input_images;
   // A picture to begin with instead of noise alone (image-to-image).
@@ -81,6 +82,9 @@ struct GenerateRequest {
   std::optional<double> strength;
   bool blend = true;       // with a mask: what is not drawn anew comes out bit by bit as it went in
   bool keep_size = false;  // the result gets the size of the picture that it is made from
+  // The colour that the result is laid on: "#rrggbb", or a name of CSS's basic colours ("white", "black", …).
+  // Empty, or "transparent": transparent parts stay. Models without alpha draw none and refuse "transparent".
+  std::string background;
 
   int64_t max_sequence_length = 512;  // prompt tokens that are used
   bool reference_special_tokens =
@@ -132,8 +136,9 @@ struct SourceReport {
 
 struct Picture {
   int64_t width = 0, height = 0;
-  std::vector<uint8_t> rgb;  // [height, width, 3]
-  Image image() const { return {width, height, rgb}; }
+  int64_t channels = 3;         // 3: RGB; 4: RGBA, whose colours are not multiplied by alpha
+  std::vector<uint8_t> pixels;  // [height, width, channels]
+  Image image() const { return {width, height, pixels, channels}; }
   // The request with every default filled in, for the record.
   std::string prompt, negative_prompt;
   int64_t steps = 0;      // as asked for; with a strength below 1 …
@@ -163,8 +168,8 @@ QWEN_IMAGE_API void RemoveResumeState(const Picture& picture);
 
 struct GenerateHooks {
   std::function<void(const Progress&)> on_progress;  // called on the generating thread
-  // After every step but the last: what the picture is going to be, at most 256 pixels wide and high. Each
-  // costs the decoding of so small a picture.
+  // After every step but the last: what the picture is going to be, with its channels, at most 256 pixels
+  // wide and high. Each costs the decoding of so small a picture.
   std::function<void(const Image&)> on_preview = {};
   const CancelFlag* cancel = nullptr;     // looked at between blocks; stops with ErrorKind::kInterrupted
   CheckpointSink* checkpoints = nullptr;  // sees, and may change, every intermediate tensor
@@ -205,6 +210,8 @@ class QWEN_IMAGE_API Pipeline {
   // "qwen-image", "edit", "edit-2509", "edit-2511", "2.1", "2.1-turbo"; empty where the files do not tell.
   const std::string& variant() const;
   bool edits() const;  // it can edit pictures (GenerateRequest::input_images)
+  // Of the pictures that it draws: 3, RGB, or 4, RGBA (unless a background is asked for).
+  int64_t channels() const;
   const std::vector<AppliedLora>& loras() const;
   int threads() const;
 

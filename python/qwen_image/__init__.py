@@ -6,7 +6,7 @@
     picture = pipeline.generate("a red circle on a blue background", seed=7)
     picture.save("circle.png")
     picture.image                                       # Pillow
-    picture.array                                       # NumPy, uint8 [height, width, 3]
+    picture.array                                       # NumPy, uint8 [height, width, 3], or 4 with alpha
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Picture:
 
     def __init__(self, drawn: _core.Picture) -> None:
         self.array: np.ndarray = drawn.array()
-        """uint8 [height, width, 3]"""
+        """uint8 [height, width, 3]; of a model that draws with alpha [height, width, 4]"""
         self.seed: int = drawn.seed
         self.settings: dict[str, Any] = {
             "prompt": drawn.prompt,
@@ -80,13 +80,14 @@ class Picture:
 
     @property
     def image(self) -> Image.Image:
+        """RGB, or RGBA of a model that draws with alpha."""
         return Image.fromarray(self.array)
 
     def save(self, path: PathLike) -> None:
         """Writes a PNG that carries its settings, for `qwen-image generate --from`; never leaves a partial file."""
         if Path(_arguments.path(path, "path")).suffix.lower() not in (".png", ""):
             raise UsageError(f"{os.fspath(path)}: pictures are written as PNG; for others there is picture.image.save()")
-        _core.write_png(path, _pixels.rgb(self.array, "array"), self._png_text)
+        _core.write_png(path, _pixels.pixels(self.array, "array"), self._png_text)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
         array = self.array if dtype is None else self.array.astype(dtype, copy=False)
@@ -175,6 +176,11 @@ class Pipeline:
         return self._pipeline.edits
 
     @property
+    def channels(self) -> int:
+        """Of the pictures that it draws: 3, RGB, or 4, RGBA (unless a background is asked for)."""
+        return self._pipeline.channels
+
+    @property
     def threads(self) -> int:
         return self._pipeline.threads
 
@@ -195,6 +201,8 @@ class Pipeline:
         outpaint: tuple[int, int, int, int] | None = None,
         keep_size: bool = False,
         blend: bool = True,
+        background: str | None = None,
+        sigmas: Sequence[float] | None = None,
         step_cache: float = 0.0,
         progress: Callable[[Progress], object] | None = None,
         preview: Callable[[np.ndarray], object] | None = None,
@@ -203,10 +211,16 @@ class Pipeline:
 
         input_images: the pictures that the prompt speaks of, for models that can edit. init_image: a picture to begin
         with. mask: white is drawn anew. outpaint: margins (left, top, right, bottom) to add. Pictures are Pillow
-        images, uint8 arrays, other Pictures or names of files.
+        images, uint8 arrays, other Pictures or names of files, with alpha or without: models without it lay
+        transparent parts on white.
 
-        progress is called several times a step with a Progress, at the very end with the fraction 1 of "decode"; preview after every step but the last with a small
-        uint8 array [height, width, 3]. What they raise stops the drawing and comes out of generate unchanged.
+        background: a colour to lay the picture on, "#rrggbb" or a name ("white"); "transparent" keeps it as it is
+        drawn, as does None, and is refused by models without alpha. sigmas: the noise levels to draw with instead of the
+        model's own, falling from at most 1, without the last 0; their number is the number of steps.
+
+        progress is called several times a step with a Progress, at the very end with the fraction 1 of "decode"; preview
+        after every step but the last with a small uint8 array like the picture's. What they raise stops the drawing and
+        comes out of generate unchanged.
         """
         request = _core.Request()
         request.prompt = _arguments.text(prompt, "prompt")
@@ -222,12 +236,16 @@ class Pipeline:
         request.keep_size = _arguments.truth(keep_size, "keep_size")
         request.blend = _arguments.truth(blend, "blend")
         request.step_cache = _arguments.number(step_cache, "step_cache")
+        if background is not None:
+            request.background = _arguments.text(background, "background")
+        if sigmas is not None:
+            request.sigmas = _arguments.numbers_of(sigmas, "sigmas")
         if isinstance(input_images, (str, os.PathLike, Image.Image, np.ndarray, Picture)):
             raise TypeError("input_images is one picture; expected is a list of pictures")
         for i, picture in enumerate(_arguments.several(input_images, "input_images", "a list of pictures")):
-            request.add_input_image(_pixels.rgb(picture, f"input_images[{i}]"))
+            request.add_input_image(_pixels.pixels(picture, f"input_images[{i}]"))
         if init_image is not None:
-            request.set_init_image(_pixels.rgb(init_image, "init_image"))
+            request.set_init_image(_pixels.pixels(init_image, "init_image"))
         if mask is not None:
             request.set_mask(_pixels.grey(mask, "mask"))
         if outpaint is not None:

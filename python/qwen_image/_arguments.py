@@ -45,6 +45,10 @@ def number(value: Any, name: str) -> float:
     return float(value)
 
 
+def numbers_of(value: Any, name: str) -> list[float]:
+    return [number(entry, f"{name}[{i}]") for i, entry in enumerate(several(value, name, "a list of numbers"))]
+
+
 def truth(value: Any, name: str) -> bool:
     if not isinstance(value, (bool, np.bool_)):
         raise _wrong(value, name, "True or False")

@@ -18,18 +18,16 @@ _PNG_MODES = ("1", "L", "LA", "P", "RGBA")
 def _hint(array: np.ndarray, channels: bool) -> str:
     if array.dtype.kind == "f":
         return "; values from 0 to 1 become bytes with (array * 255).round().astype(numpy.uint8)"
-    if channels and array.ndim == 3 and array.shape[0] == 3:
+    if channels and array.ndim == 3 and array.shape[0] in (3, 4):
         return "; the channels go last: numpy.moveaxis(array, 0, -1)"
-    if channels and array.ndim == 3 and array.shape[2] == 4:
-        return "; Image.fromarray(array) keeps the transparency of RGBA"
     if channels and array.ndim == 4:
         return "; give the pictures of a batch one by one"
     return ""
 
 
 def _checked(array: np.ndarray, name: str, channels: bool) -> np.ndarray:
-    expected = "[height, width, 3]" if channels else "[height, width]"
-    fits = array.ndim == 3 and array.shape[2] == 3 if channels else array.ndim == 2
+    expected = "[height, width, 3], or 4 with alpha" if channels else "[height, width]"
+    fits = array.ndim == 3 and array.shape[2] in (3, 4) if channels else array.ndim == 2
     if array.dtype != np.uint8 or not fits or 0 in array.shape:
         raise UsageError(
             f"{name} is an array of shape {list(array.shape)} and type {array.dtype}; expected is uint8 {expected}"
@@ -39,7 +37,7 @@ def _checked(array: np.ndarray, name: str, channels: bool) -> np.ndarray:
 
 
 def _wants_reader(image: Image.Image) -> bool:
-    """Pillow's own conversion to RGB would not give what the reader of files gives."""
+    """Pillow's own conversion would not give what the reader of files gives."""
     return image.mode in _PNG_MODES or (image.mode == "RGB" and "transparency" in image.info)
 
 
@@ -64,8 +62,8 @@ def _high_bytes(image: Image.Image) -> Image.Image:
     return grey
 
 
-def rgb(picture: Any, name: str) -> np.ndarray:
-    """uint8 [height, width, 3]. Pillow images are taken as the file reader would: the right way up, on white."""
+def pixels(picture: Any, name: str) -> np.ndarray:
+    """uint8 [height, width, 3], or 4 with alpha. Pillow images are taken as the file reader would: the right way up."""
     if isinstance(picture, (str, os.PathLike)):
         return _core.read_image(picture)
     if isinstance(picture, Image.Image):

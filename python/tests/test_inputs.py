@@ -3,12 +3,13 @@
 import struct
 import unittest
 import zlib
+from pathlib import Path
 
 import numpy as np
 import qwen_image
 from case import ModuleTest
-from PIL import Image
-from qwen_image import _pixels
+from PIL import Image, ImageOps
+from qwen_image import _core, _pixels
 
 
 class Inputs(ModuleTest):
@@ -33,6 +34,46 @@ class Inputs(ModuleTest):
     def test_transparent_parts_are_laid_on_white(self):
         clear = Image.new("RGBA", (64, 32), (255, 0, 0, 0))
         np.testing.assert_array_equal(self.edited(clear), self.edited(np.full((32, 64, 3), 255, np.uint8)))
+
+    def test_alpha_is_read_as_pillow_reads_it(self):
+        """And hidden colours. Pillow knows one clear colour of 16-bit pictures as another number."""
+        goldens = Path(__file__).resolve().parents[2] / "tests/goldens/images"
+        with_alpha = 0
+        for path in sorted(goldens.iterdir()):
+            if path.suffix == ".npz" or "grey16" in path.name:
+                continue
+            with self.subTest(file=path.name):
+                image = ImageOps.exif_transpose(Image.open(path))
+                array = _core.read_image(path)
+                self.assertEqual(array.shape[2] == 4, "A" in image.mode or "transparency" in image.info)
+                mode = "RGBA" if array.shape[2] == 4 else "RGB"
+                with_alpha += mode == "RGBA"
+                if path.suffix != ".jpg":  # decoders of JPEG may round otherwise
+                    np.testing.assert_array_equal(array, np.asarray(image.convert(mode)))
+        self.assertGreater(with_alpha, 9)
+
+    def test_arrays_and_images_with_alpha(self):
+        """What they become for a model without alpha is what it is in a file."""
+        array = np.zeros((32, 64, 4), np.uint8)
+        array[..., :3] = self.picture.array
+        array[:, :, 3] = np.arange(64) * 4
+        path = self.folder / "clear.png"
+        _core.write_png(path, array, {"prompt": "x"})
+        np.testing.assert_array_equal(np.asarray(Image.open(path)), array)
+        self.assertEqual(Image.open(path).mode, "RGBA")
+        np.testing.assert_array_equal(_pixels.pixels(Image.fromarray(array), "x"), array)
+        np.testing.assert_array_equal(_pixels.pixels(path, "x"), array)
+        white = np.full((32, 64, 3), 255, np.uint8)
+        flat = Image.fromarray(white)
+        flat.paste(Image.fromarray(array), mask=Image.fromarray(array).getchannel("A"))
+        expected = self.edited(flat)
+        for kind in (array, Image.fromarray(array), path):
+            with self.subTest(kind=type(kind)):
+                np.testing.assert_array_equal(self.edited(kind), expected)
+        begun = {"init_image": array, "steps": 2, "cfg": 1.0}
+        np.testing.assert_array_equal(
+            self.pipeline.generate("x", **begun).array, self.pipeline.generate("x", **{**begun, "init_image": flat}).array
+        )
 
     def pngs(self):
         """Files that Pillow opens as something other than 8-bit RGB, or that are clear where a colour is."""
@@ -66,9 +107,9 @@ class Inputs(ModuleTest):
             path.write_bytes(data)
             opened = Image.open(path)
             with self.subTest(name=name, mode=opened.mode):
-                expected = _pixels.rgb(path, "x")
+                expected = _pixels.pixels(path, "x")
                 self.assertGreater(len(np.unique(expected)), 1)
-                np.testing.assert_array_equal(_pixels.rgb(opened, "x"), expected)
+                np.testing.assert_array_equal(_pixels.pixels(opened, "x"), expected)
                 np.testing.assert_array_equal(_pixels.grey(opened, "x"), _pixels.grey(path, "x"))
 
     def test_repairs(self):
@@ -99,7 +140,7 @@ class Inputs(ModuleTest):
             "moveaxis": np.zeros((3, 32, 64), np.uint8),
             "astype": np.zeros((32, 64, 3), np.float32),
             "one by one": np.zeros((1, 32, 64, 3), np.uint8),
-            "fromarray": np.zeros((32, 64, 4), np.uint8),
+            "or 4 with alpha": np.zeros((32, 64, 2), np.uint8),
             r"\[32, 64\]": np.zeros((32, 64), np.uint8),
             "int64": np.zeros((32, 64, 3), np.int64),
             r"\[0, 64, 3\]": np.zeros((0, 64, 3), np.uint8),
@@ -129,6 +170,10 @@ class Inputs(ModuleTest):
             ({"cfg": float("nan")}, ""),
             ({"outpaint": (1, 2)}, "4"),
             ({"init_image": self.picture, "strength": 2.0}, "strength"),
+            ({"background": "transparent"}, "draws no transparent pictures"),
+            ({"background": "pinkish"}, '"pinkish" is not a background'),
+            ({"sigmas": [0.5, 1]}, "sigmas"),
+            ({"sigmas": [1, 0.5], "steps": 3}, "2 sigmas are 2 steps"),
         ]
         for settings, message in wrong:
             with self.subTest(settings=settings):
@@ -151,6 +196,9 @@ class Inputs(ModuleTest):
             ({"outpaint": (1, 2, 3, "4")}, r"outpaint\[3\] is a str"),
             ({"input_images": None}, "input_images is None; expected is a list"),
             ({"input_images": 7}, "input_images is a int: 7; expected is a list"),
+            ({"background": 7}, "background is a int: 7; expected is a str"),
+            ({"sigmas": 7}, "sigmas is a int: 7; expected is a list of numbers"),
+            ({"sigmas": [1, "0.5"]}, r"sigmas\[1\] is a str"),
             ({"progress": 7}, "progress is a int: 7; expected is a function"),
             ({"preview": 7}, "preview is a int"),
         ]

@@ -1,6 +1,7 @@
 """The Python module, on the embedded model."""
 
 import gc
+import json
 import os
 import signal
 import subprocess
@@ -44,6 +45,19 @@ class Pictures(ModuleTest):
         self.assertEqual((picture.notes, picture.alignment, picture.prompt_truncated), ([], None, False))
         self.assertEqual(set(picture.seconds), {"encode_prompt", "encode_pictures", "denoise", "decode"})
         self.assertGreater(picture.seconds["denoise"], 0)
+
+    def test_sigmas_and_background(self):
+        sized = {"width": 64, "height": 32, "cfg": 1.0}
+        self.assertEqual(self.pipeline.channels, 3)
+        picture = self.pipeline.generate("a red circle", sigmas=(1, np.float32(0.5), 0.25), background="white", **sized)
+        self.assertEqual(picture.settings["steps"], 3)
+        self.assertEqual(len(picture.notes), 1)
+        self.assertIn("the background has no effect", picture.notes[0])
+        plain = self.pipeline.generate("a red circle", steps=3, **sized)
+        self.assertTrue((picture.array != plain.array).any())
+        picture.save(self.folder / "a.png")
+        record = json.loads(Image.open(self.folder / "a.png").text["qwen-image"])
+        self.assertEqual((record["sigmas"], record["background"]), ([1, 0.5, 0.25], "white"))
 
     def test_array_protocol(self):
         """Of NumPy 2, whichever is installed."""

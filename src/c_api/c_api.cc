@@ -7,6 +7,7 @@
 #include "c_api/guard.h"
 #include "c_api/handles.h"
 #include "core/threads.h"
+#include "files/colour.h"
 #include "qwen_image/truncation_guard.h"
 
 using qwen_image::CancelFlag;
@@ -50,12 +51,20 @@ GenerateHooks HooksOf(const qwen_image_request& request, const qwen_image::Pipel
     };
     hooks.on_progress = ask;
     qwen_image::Progress waiting;
-    waiting.steps = request.request.steps.value_or(pipeline.defaults().steps);
+    const auto sigmas = static_cast<int64_t>(request.request.sigmas.size());
+    waiting.steps = request.request.steps.value_or(sigmas > 0 ? sigmas : pipeline.defaults().steps);
     hooks.on_wait = [ask, waiting] { ask(waiting); };
   }
-  if (request.on_preview) {
+  if (request.on_preview || request.on_preview_pixels) {
     hooks.on_preview = [&](const qwen_image::Image& image) {
-      if (request.on_preview(request.preview_data, image.width, image.height, image.pixels.data()) != 0)
+      if (request.on_preview) {
+        const qwen_image::Image rgb = qwen_image::Flatten(image);
+        if (request.on_preview(request.preview_data, rgb.width, rgb.height, rgb.pixels.data()) != 0)
+          cancel.Cancel();
+      }
+      if (request.on_preview_pixels &&
+          request.on_preview_pixels(request.preview_pixels_data, image.width, image.height,
+                                    static_cast<int>(image.channels), image.pixels.data()) != 0)
         cancel.Cancel();
     };
   }
@@ -161,6 +170,10 @@ const char* qwen_image_pipeline_variant(const qwen_image_pipeline* pipeline) {
 
 int qwen_image_pipeline_edits(const qwen_image_pipeline* pipeline) {
   return pipeline && pipeline->pipeline.edits() ? 1 : 0;
+}
+
+int qwen_image_pipeline_channels(const qwen_image_pipeline* pipeline) {
+  return pipeline ? static_cast<int>(pipeline->pipeline.channels()) : 0;
 }
 
 int qwen_image_pipeline_threads(const qwen_image_pipeline* pipeline) {

@@ -48,7 +48,7 @@ TEST(CApi, DrawsWhatCxxDraws) {
   same.seed = 7;
   same.cfg = 2.5;
   same.negative_prompt = "blue";
-  EXPECT_EQ(PixelsOf(picture), Pipeline(kTiny).Generate(same).rgb);
+  EXPECT_EQ(PixelsOf(picture), Pipeline(kTiny).Generate(same).pixels);
   EXPECT_EQ(qwen_image_picture_width(picture.get()), 64);
   EXPECT_EQ(qwen_image_picture_height(picture.get()), 32);
   EXPECT_EQ(qwen_image_picture_seed(picture.get()), 7u);
@@ -66,7 +66,7 @@ TEST(CApi, EditsWhatCxxEdits) {
             QWEN_IMAGE_OK);
   GenerateRequest same = SmallCxxRequest();
   same.input_images = {input};
-  EXPECT_EQ(PixelsOf(Draw(pipeline, request)), Pipeline(kTiny).Generate(same).rgb);
+  EXPECT_EQ(PixelsOf(Draw(pipeline, request)), Pipeline(kTiny).Generate(same).pixels);
 }
 
 TEST(CApi, RepairsWhatCxxRepairs) {
@@ -95,7 +95,7 @@ TEST(CApi, RepairsWhatCxxRepairs) {
   qwen_image_request_set_outpaint(made, 16, 0, 32, 16);
   qwen_image_request_set_blend(made, 0);
   qwen_image_request_set_keep_size(made, 1);
-  EXPECT_EQ(PixelsOf(Draw(pipeline, request)), Pipeline(kTiny).Generate(same).rgb);
+  EXPECT_EQ(PixelsOf(Draw(pipeline, request)), Pipeline(kTiny).Generate(same).pixels);
 }
 
 TEST(CApi, KnowsTheModel) {

@@ -21,6 +21,8 @@ struct qwen_image_request {
   void* progress_data = nullptr;
   qwen_image_preview_callback on_preview = nullptr;
   void* preview_data = nullptr;
+  qwen_image_preview_pixels_callback on_preview_pixels = nullptr;
+  void* preview_pixels_data = nullptr;
 };
 
 struct qwen_image_picture {

@@ -11,17 +11,31 @@ using qwen_image::Guarded;
 using qwen_image::Need;
 using qwen_image::NeedText;
 
-qwen_image_status qwen_image_picture_read(const char* path, qwen_image_picture** picture) {
+namespace {
+
+qwen_image_status ReadPicture(const char* path, qwen_image::Transparency transparency,
+                              qwen_image_picture** picture) {
   return Guarded([&] {
     Need(picture, "picture") = nullptr;
-    qwen_image::Image image = qwen_image::ReadImage(NeedText(path, "path")).image;
+    qwen_image::Image image = qwen_image::ReadImage(NeedText(path, "path"), {}, transparency).image;
     auto read = std::make_unique<qwen_image_picture>();
     read->picture.width = image.width;
     read->picture.height = image.height;
-    read->picture.rgb = std::move(image.pixels);
+    read->picture.channels = image.channels;
+    read->picture.pixels = std::move(image.pixels);
     read->picture.cfg = 0;
     *picture = read.release();
   });
+}
+
+}  // namespace
+
+qwen_image_status qwen_image_picture_read(const char* path, qwen_image_picture** picture) {
+  return ReadPicture(path, qwen_image::Transparency::kOnWhite, picture);
+}
+
+qwen_image_status qwen_image_picture_read_alpha(const char* path, qwen_image_picture** picture) {
+  return ReadPicture(path, qwen_image::Transparency::kKept, picture);
 }
 
 void qwen_image_picture_free(qwen_image_picture* picture) { delete picture; }
@@ -34,8 +48,12 @@ int64_t qwen_image_picture_height(const qwen_image_picture* picture) {
   return picture ? picture->picture.height : 0;
 }
 
+int qwen_image_picture_channels(const qwen_image_picture* picture) {
+  return picture ? static_cast<int>(picture->picture.channels) : 0;
+}
+
 const uint8_t* qwen_image_picture_pixels(const qwen_image_picture* picture) {
-  return picture ? picture->picture.rgb.data() : nullptr;
+  return picture ? picture->picture.pixels.data() : nullptr;
 }
 
 uint64_t qwen_image_picture_seed(const qwen_image_picture* picture) {

@@ -26,6 +26,14 @@ Pixels CopyPixels(int64_t width, int64_t height, int64_t channels, const uint8_t
   return {width, height, {begin, begin + channels * width * height}};
 }
 
+qwen_image::Image CopyImage(int64_t width, int64_t height, int channels, const uint8_t* pixels) {
+  if (channels != 3 && channels != 4)
+    Fail(ErrorKind::kUsage, "a picture of {} channels is not taken: 3 (RGB) and 4 (RGBA) are", channels);
+  auto image = CopyPixels<qwen_image::Image>(width, height, channels, pixels);
+  image.channels = channels;
+  return image;
+}
+
 }  // namespace
 
 qwen_image_status qwen_image_request_new(const char* prompt, qwen_image_request** request) {
@@ -69,19 +77,40 @@ qwen_image_status qwen_image_request_set_seed(qwen_image_request* request, uint6
   return Guarded([&] { Need(request, "request").request.seed = seed; });
 }
 
+qwen_image_status qwen_image_request_set_sigmas(qwen_image_request* request, const double* sigmas,
+                                                int64_t count) {
+  return Guarded([&] {
+    qwen_image::GenerateRequest& asked = Need(request, "request").request;
+    constexpr int64_t kMostSigmas = 1000;  // as many steps can be asked for
+    if (count < 0 || count > kMostSigmas)
+      Fail(ErrorKind::kUsage, "{} sigmas are not taken: at most {} are", count, kMostSigmas);
+    if (count == 0) return asked.sigmas.clear();
+    const double* begin = &Need(sigmas, "sigmas");
+    asked.sigmas.assign(begin, begin + count);
+  });
+}
+
+qwen_image_status qwen_image_request_add_input_pixels(qwen_image_request* request, int64_t width,
+                                                      int64_t height, int channels, const uint8_t* pixels) {
+  return Guarded([&] {
+    Need(request, "request").request.input_images.push_back(CopyImage(width, height, channels, pixels));
+  });
+}
+
 qwen_image_status qwen_image_request_add_input_image(qwen_image_request* request, int64_t width,
                                                      int64_t height, const uint8_t* rgb) {
-  return Guarded([&] {
-    Need(request, "request")
-        .request.input_images.push_back(CopyPixels<qwen_image::Image>(width, height, 3, rgb));
-  });
+  return qwen_image_request_add_input_pixels(request, width, height, 3, rgb);
+}
+
+qwen_image_status qwen_image_request_set_init_pixels(qwen_image_request* request, int64_t width,
+                                                     int64_t height, int channels, const uint8_t* pixels) {
+  return Guarded(
+      [&] { Need(request, "request").request.init_image = CopyImage(width, height, channels, pixels); });
 }
 
 qwen_image_status qwen_image_request_set_init_image(qwen_image_request* request, int64_t width,
                                                     int64_t height, const uint8_t* rgb) {
-  return Guarded([&] {
-    Need(request, "request").request.init_image = CopyPixels<qwen_image::Image>(width, height, 3, rgb);
-  });
+  return qwen_image_request_set_init_pixels(request, width, height, 3, rgb);
 }
 
 qwen_image_status qwen_image_request_set_mask(qwen_image_request* request, int64_t width, int64_t height,
@@ -127,6 +156,10 @@ qwen_image_status qwen_image_request_set_keep_size(qwen_image_request* request, 
   return Guarded([&] { Need(request, "request").request.keep_size = keep_size != 0; });
 }
 
+qwen_image_status qwen_image_request_set_background(qwen_image_request* request, const char* background) {
+  return Guarded([&] { Need(request, "request").request.background = NeedText(background, "background"); });
+}
+
 qwen_image_status qwen_image_request_set_step_cache(qwen_image_request* request, double step_cache) {
   return Guarded([&] { Need(request, "request").request.step_cache = step_cache; });
 }
@@ -170,5 +203,14 @@ qwen_image_status qwen_image_request_set_preview(qwen_image_request* request,
   return Guarded([&] {
     Need(request, "request").on_preview = callback;
     request->preview_data = user_data;
+  });
+}
+
+qwen_image_status qwen_image_request_set_preview_pixels(qwen_image_request* request,
+                                                        qwen_image_preview_pixels_callback callback,
+                                                        void* user_data) {
+  return Guarded([&] {
+    Need(request, "request").on_preview_pixels = callback;
+    request->preview_pixels_data = user_data;
   });
 }

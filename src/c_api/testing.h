@@ -46,8 +46,9 @@ inline PictureHandle Draw(const PipelineHandle& pipeline, const RequestHandle& r
 
 inline std::vector<uint8_t> PixelsOf(const PictureHandle& picture) {
   const uint8_t* pixels = qwen_image_picture_pixels(picture.get());
-  return {pixels,
-          pixels + 3 * qwen_image_picture_width(picture.get()) * qwen_image_picture_height(picture.get())};
+  return {pixels, pixels + qwen_image_picture_channels(picture.get()) *
+                               qwen_image_picture_width(picture.get()) *
+                               qwen_image_picture_height(picture.get())};
 }
 
 }  // namespace qwen_image

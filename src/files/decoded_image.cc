@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "core/fail.h"
+#include "files/colour.h"
 #include "files/jpeg.h"
 #include "files/png.h"
 #include "files/text.h"
@@ -73,20 +74,9 @@ void CheckImageSize(const std::string& where, std::string_view format, int64_t w
        width, height, limits.max_side, limits.max_pixels);
 }
 
-Image OnWhite(DecodedImage image) {
-  if (image.channels == 4) {
-    std::vector<uint8_t>& pixels = image.pixels;  // a pixel never overtakes the one it is made of
-    const size_t count = pixels.size() / 4;
-    for (size_t i = 0; i < count; ++i) {
-      const int alpha = pixels[i * 4 + 3];
-      for (size_t c = 0; c < 3; ++c) {
-        const int value = pixels[i * 4 + c];
-        pixels[i * 3 + c] = static_cast<uint8_t>((value * alpha + 255 * (255 - alpha) + 127) / 255);
-      }
-    }
-    pixels.resize(count * 3);
-  }
-  return {image.width, image.height, std::move(image.pixels)};
+Image PixelsOf(DecodedImage image, Transparency transparency) {
+  Image pixels{image.width, image.height, std::move(image.pixels), image.channels};
+  return transparency == Transparency::kKept ? pixels : Flatten(std::move(pixels));
 }
 
 DecodedImage DecodePixels(std::string_view bytes, const std::string& where, const ImageLimits& limits) {

@@ -25,8 +25,11 @@ struct DecodedImage {
 void CheckImageSize(const std::string& where, std::string_view format, int64_t width, int64_t height,
                     const ImageLimits& limits);
 
-// Transparent parts are laid on white.
-Image OnWhite(DecodedImage image);
+// What readers say who lay transparent parts on white.
+inline constexpr const char* kOnWhiteNote = "transparent parts are laid on white";
+
+// The pixels alone.
+Image PixelsOf(DecodedImage image, Transparency transparency);
 
 // Any of the formats, by its first bytes. `where` names the file in messages. Throws Error kBadInput, also
 // for pictures of other formats, which it names.

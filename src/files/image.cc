@@ -72,34 +72,38 @@ void Turn(const Orientation& orientation, int64_t channels, Pixels& image, std::
   notes.push_back(orientation.Note());
 }
 
-// Decodes a file with `decode` (DecodeImage or DecodeMask).
+// Decodes a file with `decode`, which takes its bytes and its name.
 template <typename Decode>
-auto ReadWith(const Decode& decode, const std::filesystem::path& path, const ImageLimits& limits) {
+auto ReadWith(const std::filesystem::path& path, const Decode& decode) {
   const MappedFile file(path);
-  auto result = decode(file.text(), path.string(), limits);
+  auto result = decode(file.text(), path.string());
   file.ThrowIfDamaged();
   return result;
 }
 
 }  // namespace
 
-ImageFile DecodeImage(std::string_view bytes, const std::string& where, const ImageLimits& limits) {
+ImageFile DecodeImage(std::string_view bytes, const std::string& where, const ImageLimits& limits,
+                      Transparency transparency) {
   DecodedImage decoded = DecodePixels(bytes, where, limits);
-  ImageFile file{.notes = std::move(decoded.notes)};
-  if (IsTransparent(decoded)) file.notes.emplace_back("transparent parts are laid on white");
+  ImageFile file{.notes = std::move(decoded.notes), .transparent = IsTransparent(decoded)};
+  if (file.transparent && transparency == Transparency::kOnWhite) file.notes.emplace_back(kOnWhiteNote);
   const Orientation orientation = OrientationOf(decoded);
-  file.image = OnWhite(std::move(decoded));
-  Turn(orientation, 3, file.image, file.notes);
+  file.image = PixelsOf(std::move(decoded), transparency);
+  Turn(orientation, file.image.channels, file.image, file.notes);
   return file;
 }
 
-ImageFile ReadImage(const std::filesystem::path& path, const ImageLimits& limits) {
-  return ReadWith(DecodeImage, path, limits);
+ImageFile ReadImage(const std::filesystem::path& path, const ImageLimits& limits, Transparency transparency) {
+  return ReadWith(path, [&](std::string_view bytes, const std::string& where) {
+    return DecodeImage(bytes, where, limits, transparency);
+  });
 }
 
 GreyImage ToGrey(const Image& image) {
-  GreyImage grey{image.width, image.height, std::vector<uint8_t>(image.pixels.size() / 3)};
-  for (size_t i = 0; i < grey.pixels.size(); ++i) grey.pixels[i] = Grey(image.pixels.data() + i * 3);
+  const auto channels = static_cast<size_t>(image.channels);
+  GreyImage grey{image.width, image.height, std::vector<uint8_t>(image.pixels.size() / channels)};
+  for (size_t i = 0; i < grey.pixels.size(); ++i) grey.pixels[i] = Grey(image.pixels.data() + i * channels);
   return grey;
 }
 
@@ -113,16 +117,16 @@ MaskFile DecodeMask(std::string_view bytes, const std::string& where, const Imag
     file.notes.emplace_back(NoteOn(kind));
     file.image = {decoded.width, decoded.height, TransparentMask(decoded, kind)};
   } else {
-    file.image = ToGrey(OnWhite(std::move(decoded)));
+    file.image = ToGrey(PixelsOf(std::move(decoded), Transparency::kOnWhite));
   }
   Turn(orientation, 1, file.image, file.notes);
   return file;
 }
 
 MaskFile ReadMask(const std::filesystem::path& path, const ImageLimits& limits) {
-  return ReadWith([](std::string_view bytes, const std::string& where,
-                     const ImageLimits& bounds) { return DecodeMask(bytes, where, bounds); },
-                  path, limits);
+  return ReadWith(path, [&](std::string_view bytes, const std::string& where) {
+    return DecodeMask(bytes, where, limits);
+  });
 }
 
 }  // namespace qwen_image

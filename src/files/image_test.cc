@@ -7,6 +7,7 @@
 #include <map>
 #include <set>
 
+#include "files/colour.h"
 #include "files/image_testing.h"
 #include "files/testing.h"
 #include "qwen_image/image_file.h"
@@ -83,6 +84,22 @@ TEST_P(ImageGolden, IsWhatPillowReads) {
   EXPECT_EQ(file.notes, notes == kNotes.end() ? std::vector<std::string>() : notes->second);
 }
 
+// That hidden colours and alpha are Pillow's is tested where Pillow is: python/tests/test_inputs.py.
+TEST_P(ImageGolden, KeepsWhatIsLaidOnWhiteOtherwise) {
+  const ImageFile on_white = ReadImage(kImageGoldens / GetParam());
+  const ImageFile kept = ReadImage(kImageGoldens / GetParam(), {}, Transparency::kKept);
+  const bool noted = std::count(on_white.notes.begin(), on_white.notes.end(), kOnWhite) > 0;
+  EXPECT_EQ(kept.transparent, noted);
+  EXPECT_EQ(on_white.transparent, noted);
+  EXPECT_TRUE(kept.image.has_alpha() || !noted);
+  EXPECT_EQ(static_cast<int64_t>(kept.image.pixels.size()),
+            kept.image.width * kept.image.height * kept.image.channels);
+  EXPECT_EQ(Flatten(kept.image).pixels, on_white.image.pixels);
+  std::vector<std::string> others = on_white.notes;
+  std::erase(others, kOnWhite);
+  EXPECT_EQ(kept.notes, others);
+}
+
 INSTANTIATE_TEST_SUITE_P(Files, ImageGolden, ::testing::ValuesIn(GoldenNames()), [](const auto& info) {
   std::string name = info.param;
   std::replace(name.begin(), name.end(), '.', '_');
@@ -95,6 +112,10 @@ TEST(Image, GreyIsThatOfPillow) {
   EXPECT_EQ(grey.height, expected.shape[0]);
   EXPECT_EQ(grey.width, expected.shape[1]);
   EXPECT_EQ(grey.pixels, expected.pixels);
+}
+
+TEST(Image, GreyDoesNotLookAtAlpha) {
+  EXPECT_EQ(ToGrey({2, 1, {10, 10, 10, 0, 255, 255, 255, 9}, 4}).pixels, (std::vector<uint8_t>{10, 255}));
 }
 
 TEST(Image, TheNameDoesNotMatter) {

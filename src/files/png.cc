@@ -225,11 +225,11 @@ DecodedImage DecodePng(std::string_view bytes, const std::string& where, const I
   return image;
 }
 
-Image ReadPng(const std::filesystem::path& path) {
+Image ReadPng(const std::filesystem::path& path, Transparency transparency) {
   const MappedFile file(path);
   DecodedImage image = DecodePng(file.text(), path.string(), {});
   file.ThrowIfDamaged();
-  return OnWhite(std::move(image));
+  return PixelsOf(std::move(image), transparency);
 }
 
 std::map<std::string, std::string> ReadPngText(const std::filesystem::path& path) {

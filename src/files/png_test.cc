@@ -97,6 +97,19 @@ TEST(Png, EncodesInMemoryWhatItReads) {
   EXPECT_EQ(ReadPngText(folder.Write("b.png", EncodePng(image, text))), text);
 }
 
+TEST(Png, AlphaIsWrittenAndReadAgain) {
+  const TempFolder folder;
+  const Image image{2, 2, {1, 2, 3, 0, 4, 5, 6, 128, 7, 8, 9, 255, 250, 251, 252, 1}, 4};
+  const auto path = folder.path() / "out.png";
+  WritePng(path, image, {{"prompt", "a ghost"}});
+  const Image read = ReadPng(path, Transparency::kKept);
+  EXPECT_EQ(read.channels, 4);
+  EXPECT_THAT(read.pixels, ElementsAreArray(image.pixels));
+  EXPECT_EQ(ReadPng(path).channels, 3);
+  EXPECT_EQ(ReadPngText(path).at("prompt"), "a ghost");
+  EXPECT_EQ(ReadPng(folder.Write("b.png", EncodePng(image)), Transparency::kKept).pixels, image.pixels);
+}
+
 TEST(Png, TextIsUtf8AndMayBeLong) {
   const TempFolder folder;
   const auto path = folder.path() / "out.png";
@@ -117,7 +130,8 @@ TEST(Png, ANulInTheTextDoesNotCutIt) {
 TEST(Png, WriteRefusesImpossiblePictures) {
   const TempFolder folder;
   const auto path = folder.path() / "out.png";
-  for (const Image& image : {Image{1, 1, {}}, Image{0, 0, {}}, Image{-1, -1, {1, 2, 3}}}) {
+  for (const Image& image : {Image{1, 1, {}}, Image{0, 0, {}}, Image{-1, -1, {1, 2, 3}},
+                             Image{1, 1, {1, 2, 3}, 4}, Image{1, 1, {1, 2, 3, 4}}, Image{1, 1, {1, 2}, 2}}) {
     MessageOf(ErrorKind::kUsage, [&] { WritePng(path, image, {}); });
   }
   for (const std::string& key : {""s, "with space"s, std::string(80, 'k'), "é"s}) {
@@ -169,6 +183,29 @@ TEST(Png, TransparentPixelsAreLaidOnWhite) {
   EXPECT_THAT(Pixels(kSignature + Ihdr(2, 1, 8, 3) + palette + Idat("\0\1\0"s) + kEnd),
               ElementsAre(4, 5, 6, 255, 255, 255))
       << "palette";
+}
+
+TEST(Png, TransparencyIsKeptWhereItIsAskedFor) {
+  const TempFolder folder;
+  const auto kept = [&](const std::string& bytes) {
+    const Image image = ReadPng(folder.Write("a.png", bytes), Transparency::kKept);
+    EXPECT_EQ(static_cast<int64_t>(image.pixels.size()), image.width * image.height * image.channels);
+    return image.pixels;
+  };
+  EXPECT_THAT(kept(TwoPixels()), ElementsAre(255, 0, 0, 0, 255, 0));
+  EXPECT_THAT(kept(kSignature + Ihdr(2, 1, 8, 6) + Idat("\0\x0a\x14\x1e\xff\x01\x02\x03\0"s) + kEnd),
+              ElementsAre(10, 20, 30, 255, 1, 2, 3, 0));
+  EXPECT_THAT(kept(kSignature + Ihdr(1, 1, 8, 4) + Idat("\0\x07\x80"s) + kEnd), ElementsAre(7, 7, 7, 128))
+      << "gray";
+  EXPECT_THAT(kept(kSignature + Ihdr(1, 1, 16, 4) + Idat("\0\x07\xff\x80\xff"s) + kEnd),
+              ElementsAre(7, 7, 7, 128))
+      << "gray, 16 bits";
+  const std::string palette = Chunk("PLTE", "\x01\x02\x03\x04\x05\x06"s) + Chunk("tRNS", "\x09"s);
+  EXPECT_THAT(kept(kSignature + Ihdr(2, 1, 8, 3) + palette + Idat("\0\1\0"s) + kEnd),
+              ElementsAre(4, 5, 6, 255, 1, 2, 3, 9))
+      << "palette";
+  const std::string clear = Chunk("tRNS", "\0\xff\0\0\0\0"s);
+  EXPECT_THAT(kept(TwoPixels(clear)), ElementsAre(255, 0, 0, 0, 0, 255, 0, 255)) << "one colour";
 }
 
 TEST(PngBad, NotAPng) {

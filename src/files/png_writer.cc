@@ -77,12 +77,12 @@ class Writer {
       png_set_write_fn(png_, &output_, OnWrite, OnFlush);
       png_set_user_limits(png_, kMaxSide, kMaxSide);
       png_set_IHDR(png_, info_, static_cast<png_uint_32>(image.width), static_cast<png_uint_32>(image.height),
-                   8, PNG_COLOR_TYPE_RGB, PNG_INTERLACE_NONE, PNG_COMPRESSION_TYPE_DEFAULT,
-                   PNG_FILTER_TYPE_DEFAULT);
+                   8, image.has_alpha() ? PNG_COLOR_TYPE_RGB_ALPHA : PNG_COLOR_TYPE_RGB, PNG_INTERLACE_NONE,
+                   PNG_COMPRESSION_TYPE_DEFAULT, PNG_FILTER_TYPE_DEFAULT);
       png_set_text(png_, info_, text.data(), static_cast<int>(text.size()));
       png_write_info(png_, info_);
       for (int64_t y = 0; y < image.height; ++y)
-        png_write_row(png_, image.pixels.data() + y * image.width * 3);
+        png_write_row(png_, image.pixels.data() + y * image.width * image.channels);
       png_write_end(png_, info_);
     });
     if (!written) {
@@ -99,14 +99,16 @@ class Writer {
 };
 
 void CheckPicture(const Image& image) {
-  if (image.width < 1 || image.height < 1 || image.width > kMaxSide || image.height > kMaxSide ||
-      image.pixels.size() != static_cast<size_t>(image.width * image.height * 3)) {
+  const bool sides =
+      image.width >= 1 && image.height >= 1 && image.width <= kMaxSide && image.height <= kMaxSide;
+  if (image.channels != 3 && image.channels != 4)
+    Fail(ErrorKind::kUsage, "a picture of {} channels cannot be written; 3 (RGB) and 4 (RGBA) can",
+         image.channels);
+  if (!sides || image.pixels.size() != static_cast<size_t>(image.width * image.height * image.channels))
     Fail(ErrorKind::kUsage,
          "a picture that says it has {}x{} pixels and holds {} bytes cannot be written; sides are from 1 to "
-         "{}, "
-         "and a pixel has 3 bytes",
-         image.width, image.height, image.pixels.size(), kMaxSide);
-  }
+         "{}, and a pixel has {} bytes",
+         image.width, image.height, image.pixels.size(), kMaxSide, image.channels);
 }
 
 }  // namespace

@@ -22,9 +22,9 @@ constexpr int64_t kPiece = 16384;  // elements of both sides that stay in the ca
 constexpr int64_t kMaxPicturePixels = int64_t{4096} * 4096;
 
 // Runs that differ in one of these are different pictures.
-constexpr std::array<const char*, 9> kFatalKeys = {"pipeline", "prompt", "negative_prompt",
-                                                   "width",    "height", "steps",
-                                                   "cfg",      "seed",   "max_sequence_length"};
+constexpr std::array<const char*, 10> kFatalKeys = {
+    "pipeline", "prompt", "negative_prompt",    "width", "height", "steps", "sigmas",
+    "cfg",      "seed",   "max_sequence_length"};
 
 bool IsLowPrecision(const std::string& dtype) { return dtype == "bfloat16" || dtype == "float16"; }
 
@@ -170,14 +170,18 @@ TensorSource MemorySource(const T* data, const Shape& shape, const char* dtype, 
 // The tensor `image` as a picture, if it looks like one.
 std::optional<FloatPicture> ReadPicture(const TensorSet& set) {
   const TensorInfo* image = set.Find("image");
-  if (!image || !image->is_float || image->shape.size() != 4 || image->shape[0] != 1 ||
-      image->shape[1] != 3 || image->count == 0 || image->count / 3 > kMaxPicturePixels)
+  if (!image || !image->is_float || image->shape.size() != 4 || image->shape[0] != 1) return std::nullopt;
+  const int64_t channels = image->shape[1];
+  if ((channels != 3 && channels != 4) || image->count == 0 || image->count / channels > kMaxPicturePixels)
     return std::nullopt;
-  return FloatPicture{image->shape[3], image->shape[2], set.ReadAll(*image)};
+  return FloatPicture{image->shape[3], image->shape[2], set.ReadAll(*image), channels};
 }
 
 PictureComparison ComparePng(const std::filesystem::path& ref, const std::filesystem::path& run) {
-  PictureComparison result = ComparePictures(ToFloatPicture(ReadPng(ref)), ToFloatPicture(ReadPng(run)), 255);
+  const auto read = [](const std::filesystem::path& path) {
+    return ToFloatPicture(ReadPng(path, Transparency::kKept));
+  };
+  PictureComparison result = ComparePictures(read(ref), read(run), 255);
   result.what = "PNG";
   return result;
 }

@@ -76,6 +76,7 @@ struct PictureComparison {
   double rmse = 0, max_levels = 0;                           // in 8-bit levels
   std::vector<double> ref_mean, ref_std, run_mean, run_std;  // per channel, in the picture's own values
   std::string problem;                                       // why they cannot be compared: another size
+  std::string note;                                          // that only one of them has alpha
   std::optional<bool> passed;                                // where pictures are all there is to judge
 };
 

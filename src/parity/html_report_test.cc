@@ -3,9 +3,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <array>
 #include <cmath>
 #include <set>
 
+#include "files/base64.h"
 #include "files/npy.h"
 #include "files/png.h"
 #include "files/testing.h"
@@ -178,6 +180,46 @@ TEST_F(HtmlReportTest, PicturesOfTensorsAndOfFiles) {
   const std::string files = ReadBytes(out_.path() / "png.html");
   ExpectBalanced(files);
   EXPECT_THAT(files, HasSubstr("difference × 51 (the largest is 5 of 255 levels)"));
+}
+
+TEST_F(HtmlReportTest, PicturesWithAlphaLieOnACheckerboard) {
+  SaveBoth("image", {1, 4, 4, 6}, 0.5f);
+  EXPECT_THAT(Report(), HasSubstr("difference of alpha"));
+
+  const auto ref = ref_.path() / "a.png", run = run_.path() / "b.png";
+  WritePng(ref, {2, 1, {0, 0, 0, 255, 9, 9, 9, 0}, 4}, {});
+  WritePng(run, {2, 1, {0, 5, 0, 255, 9, 9, 9, 51}, 4}, {});
+  WriteHtmlReport(out_.path() / "png.html", ComparePngFiles(ref, run));
+  const std::string files = ReadBytes(out_.path() / "png.html");
+  ExpectBalanced(files);
+  ExpectOffline(files);
+  EXPECT_THAT(files, HasSubstr("difference of the colours × 51 (the largest is 5 of 255 levels)"));
+  EXPECT_THAT(files, HasSubstr("difference of alpha × 5 (the largest is 51 of 255 levels)"));
+  EXPECT_THAT(files, HasSubstr("<img class=\"picture clear\""));
+  EXPECT_THAT(files, HasSubstr("A: 127.5 ± 127.5"));
+
+  WritePng(run, {2, 1, {0, 0, 0, 9, 9, 9}}, {});
+  WriteHtmlReport(out_.path() / "png.html", ComparePngFiles(ref, run));
+  EXPECT_THAT(ReadBytes(out_.path() / "png.html"), HasSubstr("the run has no alpha, and counts as opaque"));
+}
+
+// Larger ones are shrunk, by what is seen of each pixel.
+TEST_F(HtmlReportTest, LargePicturesWithAlphaAreShrunk) {
+  Image image{1280, 2, {}, 4};
+  for (int i = 0; i < 1280; ++i) {
+    for (const int value : i % 2 ? std::array{200, 0, 0, 255} : std::array{0, 255, 0, 0})
+      image.pixels.push_back(static_cast<uint8_t>(value));
+  }
+  const std::vector<uint8_t> row = image.pixels;
+  image.pixels.insert(image.pixels.end(), row.begin(), row.end());
+  const auto path = ref_.path() / "a.png";
+  WritePng(path, image, {});
+  WriteHtmlReport(out_.path() / "png.html", ComparePngFiles(path, path));
+  Image small{640, 1, {}, 4};
+  for (int i = 0; i < 640; ++i) {
+    for (const int value : {200, 0, 0, 128}) small.pixels.push_back(static_cast<uint8_t>(value));
+  }
+  EXPECT_THAT(ReadBytes(out_.path() / "png.html"), HasSubstr(EncodeBase64(EncodePng(small))));
 }
 
 TEST_F(HtmlReportTest, TwentyThousandCheckpointsStaySmall) {

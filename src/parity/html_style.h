@@ -48,6 +48,7 @@ i.limit { background: var(--bad); height: 2px !important; vertical-align: 4px !i
 figure { margin: 8px 0; flex: 1 1 260px; max-width: 380px; } figcaption { font-size: 12px; color: var(--dim); }
 .map { width: 100%; height: auto; min-height: 28px; max-height: 380px; image-rendering: pixelated; border: 1px solid var(--line); }
 .picture { width: 100%; height: auto; image-rendering: pixelated; border: 1px solid var(--line); }
+.clear { background: repeating-conic-gradient(#c8c8c8 0 25%, #fff 0 50%) 0 / 16px 16px; }
 .histogram { width: 100%; } .histogram .bar { fill: var(--c5); }
 .values.ref { stroke: var(--c0); fill: var(--c0); fill-opacity: .18; } .values.run { stroke: var(--c1); stroke-width: 1.4; }
 .heat { display: inline-block; width: 90px; height: 10px; vertical-align: -1px;

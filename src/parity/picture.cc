@@ -23,13 +23,26 @@ std::vector<double> GaussianWindow(int64_t size) {
   return window;
 }
 
-std::vector<double> LumaRow(const FloatPicture& p, int64_t y) {
+// The value of white, and of what is opaque.
+double Top(double range) { return range == 255 ? 255 : range / 2; }
+
+std::vector<double> LumaRow(const FloatPicture& p, int64_t y, double range) {
   const float* r = p.values.data() + y * p.width;
   const float* g = r + p.width * p.height;
   const float* b = g + p.width * p.height;
   std::vector<double> luma(static_cast<size_t>(p.width));
   for (size_t x = 0; x < luma.size(); ++x) luma[x] = 0.299 * r[x] + 0.587 * g[x] + 0.114 * b[x];
+  if (p.channels < 4) return luma;
+  const float* alpha = b + p.width * p.height;
+  for (size_t x = 0; x < luma.size(); ++x)
+    luma[x] += (Top(range) - luma[x]) * (Top(range) - alpha[x]) / range;
   return luma;
+}
+
+FloatPicture WithAlpha(FloatPicture p, double range) {
+  p.values.resize(static_cast<size_t>(4 * p.width * p.height), static_cast<float>(Top(range)));
+  p.channels = 4;
+  return p;
 }
 
 // What SSIM averages over its window: a, b, a², b², ab.
@@ -71,7 +84,7 @@ double Ssim(const FloatPicture& ref, const FloatPicture& run, double range) {
   std::vector<std::vector<Moments>> rows(window.size());
   double sum = 0;
   for (int64_t y = 0; y < ref.height; ++y) {
-    rows[static_cast<size_t>(y % size)] = BlurredRow(LumaRow(ref, y), LumaRow(run, y), window);
+    rows[static_cast<size_t>(y % size)] = BlurredRow(LumaRow(ref, y, range), LumaRow(run, y, range), window);
     if (y + 1 < size) continue;
     for (size_t x = 0; x < rows[0].size(); ++x) {
       Moments m{};
@@ -87,7 +100,7 @@ double Ssim(const FloatPicture& ref, const FloatPicture& run, double range) {
 
 void ChannelFigures(const FloatPicture& p, std::vector<double>* means, std::vector<double>* deviations) {
   const int64_t pixels = p.width * p.height;
-  for (int64_t c = 0; c < 3; ++c) {
+  for (int64_t c = 0; c < p.channels; ++c) {
     const float* values = p.values.data() + c * pixels;
     double sum = 0, square = 0;
     for (int64_t i = 0; i < pixels; ++i) sum += values[i];
@@ -101,15 +114,23 @@ void ChannelFigures(const FloatPicture& p, std::vector<double>* means, std::vect
 }  // namespace
 
 FloatPicture ToFloatPicture(const Image& image) {
-  FloatPicture picture{image.width, image.height, std::vector<float>(image.pixels.size())};
-  const size_t pixels = image.pixels.size() / 3;
+  FloatPicture picture{image.width, image.height, std::vector<float>(image.pixels.size()), image.channels};
+  const auto channels = static_cast<size_t>(image.channels);
+  const size_t pixels = image.pixels.size() / channels;
   for (size_t i = 0; i < pixels; ++i) {
-    for (size_t c = 0; c < 3; ++c) picture.values[c * pixels + i] = image.pixels[i * 3 + c];
+    for (size_t c = 0; c < channels; ++c) picture.values[c * pixels + i] = image.pixels[i * channels + c];
   }
   return picture;
 }
 
 PictureComparison ComparePictures(const FloatPicture& ref, const FloatPicture& run, double range) {
+  if (ref.channels != run.channels) {
+    const bool from_ref = ref.channels < run.channels;
+    PictureComparison result = from_ref ? ComparePictures(WithAlpha(ref, range), run, range)
+                                        : ComparePictures(ref, WithAlpha(run, range), range);
+    result.note = fmt::format("the {} has no alpha, and counts as opaque", from_ref ? "reference" : "run");
+    return result;
+  }
   PictureComparison result;
   ChannelFigures(ref, &result.ref_mean, &result.ref_std);
   ChannelFigures(run, &result.run_mean, &result.run_std);

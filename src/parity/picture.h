@@ -12,14 +12,16 @@ namespace qwen_image {
 // A picture in floats, and the range of its values: 2 for −1…1 as the VAE returns it, 255 for 8-bit levels.
 struct FloatPicture {
   int64_t width = 0, height = 0;
-  std::vector<float> values;  // [3, height, width]
+  std::vector<float> values;  // [channels, height, width]
+  int64_t channels = 3;       // 3: RGB; 4: RGBA
 };
 
 FloatPicture ToFloatPicture(const Image& image);
 
-// PSNR with the range as peak. SSIM as Wang et al. (2004) define it: on luma (0.299, 0.587, 0.114), with an
-// 11 × 11 Gaussian window of σ 1.5 (smaller for pictures below 11 pixels), K1 = 0.01, K2 = 0.03, averaged
-// over the places where the window lies inside the picture.
+// All channels count alike; where one picture has alpha and the other has none, that one is opaque, and a
+// note says so. PSNR with the range as peak. SSIM as Wang et al. (2004) define it: on luma (0.299, 0.587,
+// 0.114) on white, with an 11 × 11 Gaussian window of σ 1.5 (smaller for pictures below 11 pixels), K1 =
+// 0.01, K2 = 0.03, averaged over the places where the window lies inside the picture.
 PictureComparison ComparePictures(const FloatPicture& ref, const FloatPicture& run, double range);
 
 // The limits for the same picture from another program: one level, 60 dB.

@@ -4,6 +4,7 @@
 
 #include <cmath>
 
+#include "files/colour.h"
 #include "files/npy.h"
 #include "files/testing.h"
 #include "parity/compare.h"
@@ -87,6 +88,52 @@ TEST(Pictures, OtherSizesAndNan) {
   EXPECT_FALSE(IsSamePicture(ComparePictures(small, broken, 255)));
 }
 
+TEST(Pictures, AlphaCountsAsAnyChannel) {
+  Image image = WithChannels(Gradient(12, 12), 4);
+  const FloatPicture ref = ToFloatPicture(image);
+  EXPECT_EQ(ref.channels, 4);
+  ASSERT_EQ(ref.values.size(), 4u * 144);
+  EXPECT_EQ(ref.values[1 * 144 + 5], image.pixels[5 * 4 + 1]);
+  image.pixels[4 * 30 + 3] = 251;  // alpha of one pixel
+  const PictureComparison p = ComparePictures(ref, ToFloatPicture(image), 255);
+  EXPECT_EQ(p.max_levels, 4);
+  EXPECT_DOUBLE_EQ(p.rmse, std::sqrt(16.0 / (4 * 144)));
+  EXPECT_LT(p.ssim, 1);
+  EXPECT_EQ(p.ref_mean.size(), 4u);
+  EXPECT_EQ(p.ref_mean[3], 255);
+  EXPECT_EQ(p.note, "");
+  EXPECT_FALSE(IsSamePicture(p));
+}
+
+// Hidden colours are no part of what people see, but they are a part of what a program computed.
+TEST(Pictures, WhatIsClearLooksWhite) {
+  FloatPicture ref{16, 16, std::vector<float>(4 * 256, 0.0f), 4}, run = ref;  // clear black
+  for (size_t i = 0; i < 3 * 256; ++i) run.values[i] = 200;                   // clear grey
+  const PictureComparison p = ComparePictures(ref, run, 255);
+  EXPECT_NEAR(p.ssim, 1, 1e-9);
+  EXPECT_EQ(p.max_levels, 200);
+  for (float& value : ref.values) value = -1;
+  for (size_t i = 0; i < run.values.size(); ++i) run.values[i] = i < 3 * 256 ? 0.5f : -1;
+  EXPECT_NEAR(ComparePictures(ref, run, 2).ssim, 1, 1e-9) << "as the VAE returns it";
+}
+
+TEST(Pictures, OneWithoutAlphaCountsAsOpaqueAndItIsSaid) {
+  const Image rgb = Gradient(20, 16);
+  Image rgba = WithChannels(rgb, 4);
+  const auto compare = [](const Image& ref, const Image& run) {
+    return ComparePictures(ToFloatPicture(ref), ToFloatPicture(run), 255);
+  };
+  EXPECT_EQ(compare(rgb, rgba).note, "the reference has no alpha, and counts as opaque");
+  EXPECT_TRUE(IsSamePicture(compare(rgb, rgba)));
+  EXPECT_EQ(compare(rgba, rgb).note, "the run has no alpha, and counts as opaque");
+  rgba.pixels[3] = 0;
+  EXPECT_EQ(compare(rgba, rgb).max_levels, 255);
+  EXPECT_FALSE(IsSamePicture(compare(rgba, rgb)));
+  FloatPicture tensor{2, 2, std::vector<float>(12, 0.0f)}, opaque{2, 2, std::vector<float>(16, 0.0f), 4};
+  for (size_t i = 12; i < 16; ++i) opaque.values[i] = 1;
+  EXPECT_EQ(ComparePictures(tensor, opaque, 2).max_levels, 0);
+}
+
 TEST(Pictures, OfRunsAreComparedAsTensorAndAsPng) {
   const TempFolder ref, run;
   std::vector<float> image(3 * 16 * 16, 0.0f);
@@ -100,6 +147,22 @@ TEST(Pictures, OfRunsAreComparedAsTensorAndAsPng) {
   EXPECT_EQ(c.pictures[1].what, "PNG");
   EXPECT_EQ(c.pictures[1].max_levels, 0);
   EXPECT_FALSE(c.passed());
+}
+
+TEST(Pictures, OfRunsWithAlpha) {
+  const TempFolder ref, run;
+  std::vector<float> image(4 * 16 * 16, 0.0f);
+  WriteNpy(ref.path() / "image.npy", image.data(), {1, 4, 16, 16});
+  image[3 * 256] = 1;
+  WriteNpy(run.path() / "image.npy", image.data(), {1, 4, 16, 16});
+  Image png = WithChannels(Gradient(16, 16), 4);
+  WritePng(ref.path() / "image.png", png, {});
+  png.pixels[3] = 253;
+  WritePng(run.path() / "image.png", png, {});
+  const Comparison c = CompareSets(TensorSet::Open(ref.path()), TensorSet::Open(run.path()), {});
+  ASSERT_EQ(c.pictures.size(), 2u);
+  EXPECT_DOUBLE_EQ(c.pictures[0].max_levels, 127.5);
+  EXPECT_EQ(c.pictures[1].max_levels, 2);
 }
 
 TEST(Pictures, PngFilesAlone) {

@@ -18,7 +18,7 @@ struct RunSettings {
   std::string prompt;
   std::optional<std::string> negative_prompt;  // none: a run without guidance
   int64_t width = 0, height = 0, steps = 0;
-  std::vector<double> sigmas = {};  // that were given; empty: none
+  std::vector<double> sigmas = {};  // that were given; empty: the model's own
   double cfg = 1;
   uint64_t seed = 0;
   int64_t max_sequence_length = 512;

@@ -162,8 +162,9 @@ class TextReport {
       }
       Line("picture ({}): PSNR {:.2f} dB  SSIM {:.6f}  RMSE {:.4f} levels  largest {:.3g} levels", p.what,
            p.psnr, p.ssim, p.rmse, p.max_levels);
+      if (!p.note.empty()) Line("  {}", p.note);
       for (size_t i = 0; i < p.ref_mean.size(); ++i)
-        Line("  {}  mean {:.5g} in the run, {:.5g} in the reference; std {:.5g}, {:.5g}", "RGB"[i],
+        Line("  {}  mean {:.5g} in the run, {:.5g} in the reference; std {:.5g}, {:.5g}", "RGBA"[i],
              p.run_mean[i], p.ref_mean[i], p.run_std[i], p.ref_std[i]);
     }
   }

@@ -68,6 +68,7 @@ Json PictureJson(const PictureComparison& p) {
                {"run_mean", p.run_mean},
                {"run_std", p.run_std},
                {"problem", p.problem}};
+  if (!p.note.empty()) json["note"] = p.note;
   if (p.passed) json["passed"] = *p.passed;
   return json;
 }
@@ -140,10 +141,10 @@ std::string ReportJUnit(const Comparison& c) {
   for (const PictureComparison& p : c.pictures) {
     if (!p.passed) continue;
     suites["picture"].push_back(
-        {p.what, *p.passed ? ""
-                 : p.problem.empty()
-                     ? fmt::format("PSNR {:.2f} dB, largest error {:.3g} levels", p.psnr, p.max_levels)
-                     : p.problem});
+        {p.what, *p.passed           ? ""
+                 : p.problem.empty() ? fmt::format("PSNR {:.2f} dB, largest error {:.3g} levels{}{}", p.psnr,
+                                                   p.max_levels, p.note.empty() ? "" : "; ", p.note)
+                                     : p.problem});
   }
   if (suites.empty()) suites["comparison"].push_back({"comparison", "nothing was compared"});
   std::string xml = "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuites>\n";

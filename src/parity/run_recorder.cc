@@ -76,6 +76,7 @@ void RunRecorder::Finish(const RunSettings& s, int threads, const std::string& d
                    {"threads", threads},
                    {"device", device},
                    {"checkpoints", checkpoints_}};
+  if (!s.sigmas.empty()) manifest["sigmas"] = s.sigmas;
   if (!substituted_.empty()) manifest["substituted"] = substituted_;
   const std::string text = manifest.dump(1) + "\n";
   OutputFile file(folder_ / "manifest.json");

@@ -6,6 +6,7 @@
 #include <optional>
 #include <vector>
 
+#include "files/colour.h"
 #include "kernels/resize.h"
 #include "pipeline/alignment_plane.h"
 
@@ -265,6 +266,7 @@ bool Believable(const Warp& warp, const Plane& plane, double correlation, double
 }  // namespace
 
 Alignment MeasureAlignment(const Image& input, const Image& output, ThreadPool& pool) {
+  if (input.has_alpha() || output.has_alpha()) return MeasureAlignment(Flatten(input), Flatten(output), pool);
   constexpr int64_t kCoarseSide = 256, kFineSide = 512, kShortest = 32;
   if (std::min(output.width, output.height) < kShortest) return {};
   const auto [a, b] = EdgesAt(input, output, kFineSide, pool);

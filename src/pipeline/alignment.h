@@ -1,5 +1,5 @@
 // Did an edit move or zoom the picture? Measures the shift and the scale between two pictures by what stayed:
-// edges.
+// edges. Transparent parts are laid on white.
 #pragma once
 
 #include "core/threads.h"

@@ -205,5 +205,34 @@ TEST(PhaseCorrelation, FindsAShift) {
   EXPECT_GT(peak.height, 2 * PhaseCorrelation(a, EdgesOf(Draw(SceneOf(RandomShapes(8)), 100, 80))).height);
 }
 
+// Three quarters of the picture are seen; what lies hidden in the rest stays where it is, with edges of its
+// own.
+TEST(MeasureAlignment, HiddenColoursDoNotCount) {
+  const Scene scene = SceneOf(RandomShapes(5)), hidden = SceneOf(RandomShapes(6));
+  const auto clear = [&](const Move& move) {
+    const Image seen = Draw(scene, 256, 192, move), under = Draw(hidden, 256, 192);
+    Image rgba{256, 192, {}, 4}, white{256, 192, {}};
+    for (size_t i = 0; i < seen.pixels.size() / 3; ++i) {
+      const bool visible = i % 256 < 192;
+      for (size_t c = 0; c < 3; ++c) {
+        rgba.pixels.push_back(visible ? seen.pixels[3 * i + c] : under.pixels[3 * i + c]);
+        white.pixels.push_back(visible ? seen.pixels[3 * i + c] : uint8_t{255});
+      }
+      rgba.pixels.push_back(visible ? 255 : 0);
+    }
+    return std::pair(rgba, white);
+  };
+  const auto [input, white_input] = clear({});
+  const auto [output, white_output] = clear({.shift_x = 2.5, .shift_y = -1.25});
+  const Alignment found = MeasureAlignment(input, output, Pool());
+  const Alignment expected = MeasureAlignment(white_input, white_output, Pool());
+  ASSERT_TRUE(found.measurable);
+  EXPECT_EQ(found.shift_x, expected.shift_x);
+  EXPECT_EQ(found.shift_y, expected.shift_y);
+  EXPECT_EQ(found.confidence, expected.confidence);
+  EXPECT_EQ(MeasureAlignment(white_input, output, Pool()).shift_x, expected.shift_x)
+      << "one of them has none";
+}
+
 }  // namespace
 }  // namespace qwen_image

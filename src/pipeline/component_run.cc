@@ -113,11 +113,11 @@ std::optional<Image> RunVae(const Pipeline::Impl& model, const Run& run, const C
   const bool encoded = RunVaeEncoder(model, run, inputs);
   if (auto latents = inputs.Floats("vae/pre_decode_latents")) {
     CheckShape("vae/pre_decode_latents", latents->shape(), autoencoder.DecodedShape(s.grid));
-    return ToRgb(model, DecodePicture(model, run, *std::move(latents)));
+    return ToImage(model, DecodePicture(model, run, *std::move(latents)));
   }
   if (encoded && !inputs.Floats("final_latents_packed")) return std::nullopt;
   const Tensor packed = Need(inputs, "final_latents_packed", model.geometry().PackedShape(s.grid));
-  return ToRgb(model, DecodePicture(model, run, autoencoder.Unpack(packed, s.grid)));
+  return ToImage(model, DecodePicture(model, run, autoencoder.Unpack(packed, s.grid)));
 }
 
 }  // namespace

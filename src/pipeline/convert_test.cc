@@ -221,7 +221,7 @@ TEST_F(ConvertModelTest, LorasAreMerged) {
   request.prompt = "a red circle";
   request.steps = 2;
   const auto draw = [&](const ModelFiles& model) {
-    return Pipeline(model, {.threads = 2}).Generate(request).rgb;
+    return Pipeline(model, {.threads = 2}).Generate(request).pixels;
   };
   const std::vector<uint8_t> applied = draw(source), merged = draw(Out("merged")), plain = draw(kTiny);
   int largest = 0, without = 0;

@@ -51,6 +51,8 @@ Json DrawnRecord(const Picture& picture, const GenerateRequest& request, const s
                  {"precision", model.precision == Precision::kExact ? "exact" : "fast"},
                  {"device", NameOf(model.device)},  // for those who read it: another draws the same
                  {"vae_tiling", TilingName(request.vae_tiling)}};
+  if (!request.sigmas.empty()) record["sigmas"] = request.sigmas;
+  if (!request.background.empty()) record["background"] = request.background;
   if (request.step_cache > 0) record["step_cache"] = request.step_cache;
   AddSource(picture, request, record);
   for (const AppliedLora& lora : model.model->loras().applied()) {

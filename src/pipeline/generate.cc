@@ -56,6 +56,7 @@ void FinishPicture(const GenerateRequest& request, const Settings& settings,
   picture.width = settings.output_width;
   picture.height = settings.output_height;
   const auto sized = [&](const auto& image) {
+    if (image.width == picture.width && image.height == picture.height) return image;
     return Resize(image, picture.width, picture.height, ResizeFilter::kLanczos, pool);
   };
   Image result = sized(drawn);
@@ -74,7 +75,9 @@ void FinishPicture(const GenerateRequest& request, const Settings& settings,
                                   .alignment = MeasureAlignment(sized_original, result, pool)};
     if (source && source->mask && request.blend) result = Blend(sized_original, result, sized(*source->mask));
   }
-  picture.rgb = std::move(result.pixels);
+  if (settings.background) result = Flatten(std::move(result), *settings.background);
+  picture.channels = result.channels;
+  picture.pixels = std::move(result.pixels);
 }
 
 // For those who hold pictures and not files.
@@ -98,10 +101,12 @@ class ReleaseAtEnd {
 
 }  // namespace
 
-Picture Pipeline::Generate(const GenerateRequest& request, const GenerateHooks& hooks) const {
+Picture Pipeline::Generate(const GenerateRequest& asked, const GenerateHooks& hooks) const {
   // 1. Check the request and fill in the defaults.
   const Pipeline::Impl& model = *impl_;
-  const Settings settings = model.Resolve(request);
+  const Settings settings = model.Resolve(asked);
+  const std::optional<GenerateRequest> suited = WithPicturesOf(channels(), asked);
+  const GenerateRequest& request = suited ? *suited : asked;
   CheckCanBeWatched(request, hooks);
   const Turns::Turn turn(model.turns, hooks.cancel, hooks.on_wait);
   const ReleaseAtEnd release(model);
@@ -121,7 +126,7 @@ Picture Pipeline::Generate(const GenerateRequest& request, const GenerateHooks& 
     progress.step = step;
     report_fraction(0);
   };
-  Picture picture{.rgb = {},
+  Picture picture{.pixels = {},
                   .prompt = request.prompt,
                   .negative_prompt = settings.negative_prompt,
                   .steps = settings.steps,
@@ -133,6 +138,7 @@ Picture Pipeline::Generate(const GenerateRequest& request, const GenerateHooks& 
     if (hooks.on_note) hooks.on_note(text);
   };
   for (const std::string& text : SizeNotes(request, settings, model.model->traits())) note(text);
+  if (const std::string text = BackgroundNote(request, model.model->traits()); !text.empty()) note(text);
 
   // 2. Turn the prompts into embeddings; those of an edit see the pictures, too.
   Stopwatch encode_watch;
@@ -202,10 +208,10 @@ Picture Pipeline::Generate(const GenerateRequest& request, const GenerateHooks& 
   Stopwatch decode_watch;
   report(Progress::Stage::kDecode, settings.steps_run());
   Tensor unpacked = model.model->autoencoder().Unpack(latents, settings.grid);
-  Image drawn = ToRgb(model, DecodePicture(model, run, std::move(unpacked)));
+  Image drawn = ToImage(model, DecodePicture(model, run, std::move(unpacked)));
   model.model->ReleasePages(Component::kVae);
 
-  // 8. Bring the result to the size of what it was made from, and lay it over that.
+  // 8. Bring the result to the size of what it was made from, and lay it over that, and on its background.
   FinishPicture(request, settings, source, images, std::move(drawn), model.pool, picture);
   picture.png_text = PngText(LibraryRecord(model, request, picture));
   picture.seconds.decode = decode_watch.Seconds();

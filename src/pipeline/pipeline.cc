@@ -33,6 +33,7 @@ Pipeline& Pipeline::operator=(Pipeline&&) noexcept = default;
 const Defaults& Pipeline::defaults() const { return impl_->model->traits().defaults; }
 const std::string& Pipeline::variant() const { return impl_->model->variant(); }
 bool Pipeline::edits() const { return impl_->model->edits(); }
+int64_t Pipeline::channels() const { return impl_->geometry().pixel_channels; }
 const std::vector<AppliedLora>& Pipeline::loras() const { return impl_->model->loras().applied(); }
 int Pipeline::threads() const { return impl_->pool.size(); }
 

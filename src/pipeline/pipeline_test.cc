@@ -32,7 +32,7 @@ TEST(Pipeline, OpensWhateverTypeTheNameHas) {
   const Picture expected = pipeline.Generate(SmallRequest());
   pipeline = Pipeline(std::filesystem::path(name), {.threads = 1});
   EXPECT_EQ(pipeline.threads(), 1);
-  EXPECT_EQ(pipeline.Generate(SmallRequest()).rgb, expected.rgb);
+  EXPECT_EQ(pipeline.Generate(SmallRequest()).pixels, expected.pixels);
   EXPECT_THAT(MessageOf(ErrorKind::kBadInput, [] { Pipeline(static_cast<const char*>(nullptr)); }),
               HasSubstr("no model was named"));
 }

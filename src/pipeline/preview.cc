@@ -1,6 +1,7 @@
 #include "pipeline/preview.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "pipeline/stages.h"
 
@@ -42,7 +43,9 @@ Image Preview(const Pipeline::Impl& model, const Run& run, const Tensor& latents
   const int64_t factor = std::min((std::max(height, width) + most - 1) / most, std::min(height, width));
   if (factor > 1) unpacked = AverageDown(unpacked, factor);
   const Compute quiet{model.pool, run.compute.cancel};  // no part of the run's progress
-  return ToRgb(model, model.model->autoencoder().Decode(unpacked, /*tiled=*/false, quiet, Tap()));
+  Image preview = ToImage(model, model.model->autoencoder().Decode(unpacked, /*tiled=*/false, quiet, Tap()));
+  const std::optional<Colour>& background = run.settings.background;
+  return background ? Flatten(std::move(preview), *background) : preview;
 }
 
 }  // namespace qwen_image

@@ -25,16 +25,16 @@ TEST(Preview, ShowsThePictureToComeAndLeavesItAlone) {
   std::vector<Image> previews;
   const Picture picture =
       pipeline.Generate(request, {.on_preview = [&](const Image& p) { previews.push_back(p); }});
-  EXPECT_EQ(picture.rgb, unwatched.rgb);
+  EXPECT_EQ(picture.pixels, unwatched.pixels);
   ASSERT_EQ(previews.size(), 5u);
   for (const Image& preview : previews) {
     ASSERT_EQ(preview.width, picture.width);
     ASSERT_EQ(preview.height, picture.height);
   }
   // Decoding the noisy latents themselves would be far off (over 10,000 at first).
-  EXPECT_LT(MeanSquare(previews[0].pixels, picture.rgb), 2000);
-  EXPECT_LT(MeanSquare(previews[2].pixels, picture.rgb), 500);
-  EXPECT_LT(MeanSquare(previews[4].pixels, picture.rgb), 10);
+  EXPECT_LT(MeanSquare(previews[0].pixels, picture.pixels), 2000);
+  EXPECT_LT(MeanSquare(previews[2].pixels, picture.pixels), 500);
+  EXPECT_LT(MeanSquare(previews[4].pixels, picture.pixels), 10);
 }
 
 TEST(Preview, OfALargePictureIsSmall) {

@@ -101,14 +101,19 @@ std::string RunIdentity(const Pipeline::Impl& model, const GenerateRequest& requ
   return json.dump();
 }
 
-std::string Pipeline::RunId(const GenerateRequest& request) const {
+std::string Pipeline::RunId(const GenerateRequest& asked) const {
   const Turns::Turn turn(impl_->turns);
-  const Settings settings = impl_->Resolve(request);
+  const Settings settings = impl_->Resolve(asked);
+  const std::optional<GenerateRequest> suited = WithPicturesOf(channels(), asked);
+  const GenerateRequest& request = suited ? *suited : asked;
   const Schedule schedule = ScheduleOf(impl_->model->traits().scheduler, settings);
-  return Sha256(fmt::format("{} {} {} {}x{} {}", RunIdentity(*impl_, request, settings, schedule),
+  const std::optional<Colour>& colour = settings.background;
+  const std::string background =
+      colour ? fmt::format(" on {} {} {}", colour->red, colour->green, colour->blue) : "";
+  return Sha256(fmt::format("{} {} {} {}x{} {}{}", RunIdentity(*impl_, request, settings, schedule),
                             IdentityOf(*impl_->model->StoreOf(Component::kVae)),
                             impl_->geometry().Tiles(request.vae_tiling, {settings.width, settings.height}),
-                            settings.output_width, settings.output_height, request.blend));
+                            settings.output_width, settings.output_height, request.blend, background));
 }
 
 ResumeFile::ResumeFile(const fs::path& folder, std::string identity, std::string prompt)

@@ -5,6 +5,7 @@
 
 #include "core/fail.h"
 #include "core/tensor.h"
+#include "files/text.h"
 #include "pipeline/source.h"
 
 namespace qwen_image {
@@ -141,9 +142,27 @@ void ResolveSteps(const GenerateRequest& request, const ModelTraits& model, Sett
     Fail(ErrorKind::kUsage, "{} sigmas are {} steps, not {}; leave out the steps", given, given, s.steps);
   Fail(ErrorKind::kUsage,
        "this model was made for {} steps with noise levels of its own, and cannot be drawn in {}; leave out "
-       "the "
-       "steps, or give sigmas",
+       "the steps, or give sigmas",
        given, s.steps);
+}
+
+constexpr const char* kTransparent = "transparent";
+
+bool HasAlpha(const ModelTraits& model) { return model.geometry.pixel_channels == 4; }
+
+void ResolveBackground(const GenerateRequest& request, const ModelTraits& model, Settings& s) {
+  if (request.background.empty()) return;
+  if (request.background == kTransparent) {
+    if (!HasAlpha(model))
+      Fail(ErrorKind::kUsage,
+           "this model draws no transparent pictures: its background cannot be transparent; leave it out");
+    return;
+  }
+  const std::optional<Colour> colour = ParseColour(request.background);
+  if (!colour)
+    Fail(ErrorKind::kUsage, "{} is not a background; write a colour as #rrggbb or by its name ({}), or {}",
+         Quoted(request.background), ColourNames(), kTransparent);
+  if (HasAlpha(model)) s.background = colour;
 }
 
 }  // namespace
@@ -157,6 +176,7 @@ Settings ResolveSettings(const GenerateRequest& request, const ModelTraits& mode
   const std::optional<ImageSize> source = SourceSize(request);
   ResolveSize(request, model, source, s);
   if (source) ResolveStrength(request, s);
+  ResolveBackground(request, model, s);
   if (!(s.cfg >= 0 && s.cfg <= 1000))
     Fail(ErrorKind::kUsage, "cfg must be a number from 0 to 1000 (1 is off), not {}", s.cfg);
   if (request.max_sequence_length < 1 || request.max_sequence_length > model.max_prompt_tokens) {
@@ -192,6 +212,11 @@ std::vector<std::string> SizeNotes(const GenerateRequest& request, const Setting
     if (!note.empty()) notes.push_back(note);
   }
   return notes;
+}
+
+std::string BackgroundNote(const GenerateRequest& request, const ModelTraits& model) {
+  if (request.background.empty() || HasAlpha(model)) return "";
+  return "this model draws no transparent parts, so the background has no effect";
 }
 
 Schedule ScheduleOf(const SchedulerConfig& scheduler, const Settings& settings) {

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "families/model.h"
+#include "files/colour.h"
 #include "model/scheduler.h"
 #include "qwen_image/qwen_image.h"
 
@@ -20,6 +21,7 @@ struct Settings {
   TokenGrid grid;
   std::vector<EditInputSizes> references;  // of the pictures of an edit
   bool repairs = false;                    // an edit with a mask or margins
+  std::optional<Colour> background;        // that the result is laid on; of a model with alpha only
   std::optional<double> strength;          // with a picture to begin with
   int64_t first_step = 0;                  // of `steps`: those before it would make that picture noise again
 
@@ -33,6 +35,9 @@ Settings ResolveSettings(const GenerateRequest& request, const ModelTraits& mode
 // What the user should know about sizes: a mask that is stretched, a result that is enlarged.
 std::vector<std::string> SizeNotes(const GenerateRequest& request, const Settings& settings,
                                    const ModelTraits& model);
+
+// What they should know about the background that they asked for; empty: nothing.
+std::string BackgroundNote(const GenerateRequest& request, const ModelTraits& model);
 
 // The noise levels of the steps that are run.
 Schedule ScheduleOf(const SchedulerConfig& scheduler, const Settings& settings);

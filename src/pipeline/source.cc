@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "core/fail.h"
+#include "files/colour.h"
 #include "kernels/resize.h"
 
 namespace qwen_image {
@@ -53,9 +54,15 @@ void CheckPixels(const Pixels& image, int64_t channels, const char* what) {
          image.height, image.pixels.size());
 }
 
+void CheckImage(const Image& image, const char* what) {
+  if (image.channels != 3 && image.channels != 4)
+    Fail(ErrorKind::kUsage, "{} has {} channels; 3 (RGB) and 4 (RGBA) are taken", what, image.channels);
+  CheckPixels(image, image.channels, what);
+}
+
 void CheckAllPixels(const GenerateRequest& request) {
-  for (const Image& image : request.input_images) CheckPixels(image, 3, "an input image");
-  if (request.init_image) CheckPixels(*request.init_image, 3, "the initial image");
+  for (const Image& image : request.input_images) CheckImage(image, "an input image");
+  if (request.init_image) CheckImage(*request.init_image, "the initial image");
   if (!request.mask) return;
   CheckPixels(*request.mask, 1, "the mask");
   const auto& mask = request.mask->pixels;
@@ -112,10 +119,32 @@ std::vector<float> InnerShares(const GreyImage& mask, int64_t radius) {
   return shares;
 }
 
+// Of two pixels that are mixed, how much the second one's colour counts: as much as is seen of it. So the
+// colours that lie hidden under transparent parts do not shine through at the edge.
+float ShareOfColour(const uint8_t* from, const uint8_t* to, size_t channels, float share) {
+  if (channels == 3 || from[3] == to[3] || share >= 1) return share;
+  const float seen_from = (1 - share) * static_cast<float>(from[3]);
+  const float seen_to = share * static_cast<float>(to[3]);
+  return seen_to / (seen_from + seen_to);
+}
+
 }  // namespace
 
+std::optional<GenerateRequest> WithPicturesOf(int64_t channels, const GenerateRequest& request) {
+  const auto fits = [&](const Image& image) { return image.channels == channels; };
+  if (std::all_of(request.input_images.begin(), request.input_images.end(), fits) &&
+      (!request.init_image || fits(*request.init_image)))
+    return std::nullopt;
+  GenerateRequest suited = request;
+  for (Image& image : suited.input_images) image = WithChannels(std::move(image), channels);
+  if (suited.init_image) suited.init_image = WithChannels(*std::move(suited.init_image), channels);
+  return suited;
+}
+
 Image ExtendCanvas(const Image& image, const Margins& margins) {
-  return Extend(image, margins, 3, /*white=*/false);
+  Image extended = Extend(image, margins, image.channels, /*white=*/false);
+  extended.channels = image.channels;
+  return extended;
 }
 
 GreyImage ExtendMask(const GreyImage& mask, const Margins& margins) {
@@ -133,7 +162,8 @@ std::optional<Source> SourceOf(const GenerateRequest& request, ThreadPool& pool)
   if (!SourceSize(request)) return std::nullopt;
   const Image& image = *SourceImage(request);
   if (!request.outpaint.any()) return Source{image, request.mask};
-  GreyImage mask{image.width, image.height, std::vector<uint8_t>(image.pixels.size() / 3, 0)};
+  GreyImage mask{image.width, image.height,
+                 std::vector<uint8_t>(static_cast<size_t>(image.width * image.height), 0)};
   if (request.mask) mask = Resize(*request.mask, image.width, image.height, ResizeFilter::kLanczos, pool);
   return Source{ExtendCanvas(image, request.outpaint), ExtendMask(mask, request.outpaint)};
 }
@@ -142,11 +172,17 @@ Image Blend(const Image& original, const Image& drawn, const GreyImage& mask) {
   constexpr int64_t kSidesPerRadius = 256;  // 4 pixels of 1024, which is half a latent
   const int64_t radius = std::max<int64_t>(1, std::min(original.width, original.height) / kSidesPerRadius);
   const std::vector<float> shares = InnerShares(mask, radius);
+  const auto channels = static_cast<size_t>(original.channels);
   Image blended = original;
-  for (size_t i = 0; i < blended.pixels.size(); ++i) {
-    const float share = shares[i / 3];
-    const auto from = static_cast<float>(original.pixels[i]), to = static_cast<float>(drawn.pixels[i]);
-    if (share > 0) blended.pixels[i] = static_cast<uint8_t>(std::lround(from + share * (to - from)));
+  for (size_t i = 0; i < shares.size(); ++i) {
+    if (shares[i] <= 0) continue;
+    const uint8_t *from = original.pixels.data() + i * channels, *to = drawn.pixels.data() + i * channels;
+    uint8_t* out = blended.pixels.data() + i * channels;
+    for (size_t c = 0; c < channels; ++c) {
+      const float share = c < 3 ? ShareOfColour(from, to, channels, shares[i]) : shares[i];
+      const auto a = static_cast<float>(from[c]), b = static_cast<float>(to[c]);
+      out[c] = static_cast<uint8_t>(std::lround(a + share * (b - a)));
+    }
   }
   return blended;
 }

@@ -9,6 +9,10 @@
 
 namespace qwen_image {
 
+// The request with pictures of so many channels, as the model has them; nothing if they have them already.
+// The request was checked before.
+std::optional<GenerateRequest> WithPicturesOf(int64_t channels, const GenerateRequest& request);
+
 struct Source {
   Image image;                    // with its margins
   std::optional<GreyImage> mask;  // white is drawn anew; of any size, it covers the whole image
@@ -25,7 +29,7 @@ Image ExtendCanvas(const Image& image, const Margins& margins);
 GreyImage ExtendMask(const GreyImage& mask, const Margins& margins);
 
 // `drawn` where the mask is white, `original` bit by bit where it is not; all three of one size. Just inside
-// its edge the two are mixed, so that no seam shows.
+// its edge the two are mixed, so that no seam shows; of colours, what is visible counts.
 Image Blend(const Image& original, const Image& drawn, const GreyImage& mask);
 
 }  // namespace qwen_image

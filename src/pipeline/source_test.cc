@@ -35,6 +35,13 @@ TEST(ExtendCanvas, ContinuesTheEdges) {
   EXPECT_EQ(wide.pixels, both);
 }
 
+TEST(ExtendCanvas, ContinuesTransparentEdges) {
+  const Image image{2, 1, {10, 11, 12, 13, 20, 21, 22, 0}, 4};
+  const Image wide = ExtendCanvas(image, {.left = 1, .right = 1});
+  EXPECT_EQ(wide.channels, 4);
+  EXPECT_THAT(wide.pixels, ElementsAre(10, 11, 12, 13, 10, 11, 12, 13, 20, 21, 22, 0, 20, 21, 22, 0));
+}
+
 TEST(ExtendMask, IsWhiteOutside) {
   const GreyImage mask{2, 1, {0, 200}};
   const GreyImage wide = ExtendMask(mask, {.left = 1, .top = 1, .right = 0, .bottom = 0});
@@ -152,6 +159,46 @@ TEST(Blend, LeavesEveryPixelOutsideTheMaskAsItWas) {
       }
     }
   }
+}
+
+// 5 pixels, of which the last two are drawn anew: the first of these lies at the edge.
+TEST(Blend, MixesWhatIsVisible) {
+  const auto line = [](std::vector<uint8_t> pixel) {
+    Image image{5, 1, {}, 4};
+    for (int i = 0; i < 5; ++i) image.pixels.insert(image.pixels.end(), pixel.begin(), pixel.end());
+    return image;
+  };
+  const GreyImage mask{5, 1, {0, 0, 0, 255, 255}};
+  const auto at = [&](const Image& image, size_t x) {
+    return std::vector<uint8_t>(image.pixels.begin() + static_cast<std::ptrdiff_t>(4 * x),
+                                image.pixels.begin() + static_cast<std::ptrdiff_t>(4 * x + 4));
+  };
+  const Image opaque = line({200, 0, 10, 255}), clear = line({0, 255, 0, 0}), half = line({0, 60, 10, 128});
+  Image blended = Blend(opaque, clear, mask);
+  EXPECT_EQ(blended.channels, 4);
+  EXPECT_EQ(at(blended, 2), at(opaque, 0));
+  EXPECT_THAT(at(blended, 3), ElementsAre(200, 0, 10, 85)) << "the hidden green does not show";
+  EXPECT_EQ(at(blended, 4), at(clear, 0));
+  blended = Blend(opaque, half, mask);  // two thirds of alpha 128 against one third of 255
+  EXPECT_THAT(at(blended, 3), ElementsAre(100, 30, 10, 170));
+  blended = Blend(clear, clear, mask);
+  EXPECT_EQ(blended.pixels, clear.pixels);
+}
+
+TEST(Source, PicturesGetTheModelsChannels) {
+  GenerateRequest request;
+  EXPECT_FALSE(WithPicturesOf(3, request));
+  request.input_images = {Image{1, 1, {1, 2, 3}}, Image{1, 1, {1, 2, 3, 0}, 4}};
+  request.init_image = Image{1, 1, {4, 5, 6}};
+  const GenerateRequest rgb = WithPicturesOf(3, request).value();
+  EXPECT_THAT(rgb.input_images[0].pixels, ElementsAre(1, 2, 3));
+  EXPECT_THAT(rgb.input_images[1].pixels, ElementsAre(255, 255, 255));
+  EXPECT_THAT(rgb.init_image->pixels, ElementsAre(4, 5, 6));
+  EXPECT_FALSE(WithPicturesOf(3, rgb));
+  const GenerateRequest rgba = WithPicturesOf(4, request).value();
+  EXPECT_THAT(rgba.input_images[0].pixels, ElementsAre(1, 2, 3, 255));
+  EXPECT_THAT(rgba.input_images[1].pixels, ElementsAre(1, 2, 3, 0));
+  EXPECT_THAT(rgba.init_image->pixels, ElementsAre(4, 5, 6, 255));
 }
 
 }  // namespace

@@ -151,8 +151,8 @@ Tensor DecodePicture(const Pipeline::Impl& model, const Run& run, Tensor latents
   return image;
 }
 
-Image ToRgb(const Pipeline::Impl& model, const Tensor& image) {
-  const int64_t area = image.dim(2) * image.dim(3);
+Image ToImage(const Pipeline::Impl& model, const Tensor& image) {
+  const int64_t channels = image.dim(1), area = image.dim(2) * image.dim(3);
   const int64_t broken =
       std::count_if(image.data(), image.data() + image.size(), [](float v) { return !std::isfinite(v); });
   if (broken > 0) {
@@ -160,14 +160,15 @@ Image ToRgb(const Pipeline::Impl& model, const Tensor& image) {
     Fail(ErrorKind::kBadInput, "{} of the picture's {} values are NaN or infinite: {}; no picture was made",
          broken, image.size(), cause);
   }
-  Image rgb{image.dim(3), image.dim(2), std::vector<uint8_t>(static_cast<size_t>(image.size()))};
+  Image pixels{image.dim(3), image.dim(2), std::vector<uint8_t>(static_cast<size_t>(image.size())), channels};
   for (int64_t p = 0; p < area; ++p) {
-    for (int64_t c = 0; c < 3; ++c) {
+    for (int64_t c = 0; c < channels; ++c) {
       const float unit = std::clamp(image[c * area + p] * 0.5f + 0.5f, 0.0f, 1.0f);
-      rgb.pixels[static_cast<size_t>(3 * p + c)] = static_cast<uint8_t>(std::nearbyint(unit * 255.0f));
+      pixels.pixels[static_cast<size_t>(channels * p + c)] =
+          static_cast<uint8_t>(std::nearbyint(unit * 255.0f));
     }
   }
-  return rgb;
+  return pixels;
 }
 
 }  // namespace qwen_image

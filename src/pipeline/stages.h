@@ -44,11 +44,11 @@ class Denoising {
   std::unique_ptr<DenoiserPass> pass_;
 };
 
-// What the autoencoder unpacked → picture [1, 3, h, w] in [−1, 1].
+// What the autoencoder unpacked → picture [1, channels, h, w] in [−1, 1].
 Tensor DecodePicture(const Pipeline::Impl& model, const Run& run, Tensor latents);
 
-// [1, 3, h, w] in [−1, 1] → 0…255, rounding halves to even as NumPy does. Throws Error kBadInput for NaN and
-// infinity, with the tensor of the model that they come from if it can be found.
-Image ToRgb(const Pipeline::Impl& model, const Tensor& image);
+// [1, 3 or 4, h, w] in [−1, 1] → 0…255, rounding halves to even as NumPy does. Throws Error kBadInput for NaN
+// and infinity, with the tensor of the model that they come from if it can be found.
+Image ToImage(const Pipeline::Impl& model, const Tensor& image);
 
 }  // namespace qwen_image

@@ -42,8 +42,8 @@ TEST(Turn, ThreadsDrawOneAfterAnother) {
   const Picture picture = pipeline.Generate(SmallRequest(), {.on_progress = on_progress, .on_note = {}});
   other.join();
   EXPECT_TRUE(other_draws);
-  EXPECT_EQ(picture.rgb, expected.rgb);
-  EXPECT_EQ(other_picture.rgb, expected.rgb);
+  EXPECT_EQ(picture.pixels, expected.pixels);
+  EXPECT_EQ(other_picture.pixels, expected.pixels);
 }
 
 TEST(Turn, ACancelIsSeenWhileWaiting) {
@@ -112,8 +112,8 @@ TEST(Turn, ACallbackCannotDrawWithItsOwnPipeline) {
   const auto draw_other = [&](const Progress& progress) {
     if (progress.stage == Progress::Stage::kDecode) second.Generate(SmallRequest());
   };
-  EXPECT_EQ(pipeline.Generate(SmallRequest(), {.on_progress = draw_other, .on_note = {}}).rgb,
-            second.Generate(SmallRequest()).rgb);
+  EXPECT_EQ(pipeline.Generate(SmallRequest(), {.on_progress = draw_other, .on_note = {}}).pixels,
+            second.Generate(SmallRequest()).pixels);
 }
 
 }  // namespace

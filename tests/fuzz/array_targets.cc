@@ -46,6 +46,10 @@ void FuzzImage(std::string_view bytes) {
   const std::string picture = bytes.starts_with("\x89PNG") ? WithRightChecksums(bytes) : std::string(bytes);
   const ImageFile file = DecodeImage(picture, "input", kLimits);
   if (file.image.pixels.size() != static_cast<size_t>(file.image.width * file.image.height * 3)) std::abort();
+  const ImageFile kept = DecodeImage(picture, "input", kLimits, Transparency::kKept);
+  const int64_t values = kept.image.width * kept.image.height * kept.image.channels;
+  if (kept.image.pixels.size() != static_cast<size_t>(values)) std::abort();
+  if (kept.transparent && !kept.image.has_alpha()) std::abort();
   const MaskFile mask = DecodeMask(picture, "input", kLimits);
   if (mask.image.width != file.image.width || mask.image.height != file.image.height) std::abort();
   if (mask.image.pixels.size() * 3 != file.image.pixels.size()) std::abort();

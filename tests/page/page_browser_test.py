@@ -3,7 +3,9 @@
 page_browser_test.py PROGRAM [unittest's arguments]
 """
 
+import base64
 import io
+import json
 import pathlib
 import sys
 import tempfile
@@ -259,6 +261,122 @@ class Pictures(PageTest):
         page.get("#files").send_keys(str(path))
         page.until(lambda: "notes.png is not a picture" in page.text("#message"))
         self.assertEqual(page.all(".input"), [])
+
+
+class Transparency(PageTest):
+    """Pictures with alpha, which the embedded model does not draw: they are put where the server keeps its own."""
+
+    expected_console = ("Failed to load resource",)
+
+    def checkered(self, selector):
+        return page.run("return getComputedStyle(document.querySelector(arguments[0])).backgroundImage.includes('conic-gradient')", selector)
+
+    def keep_job(self, folder, number, image):
+        """As the server would have stored it."""
+        name = f"{number:032x}"
+        image.save(folder / f"{name}-0.png")
+        picture = {"width": image.width, "height": image.height, "seed": number}
+        job = {"id": name, "state": "done", "created": number, "started": number, "finished": number + 100, "prompt": f"ghost {number}",
+               "negative_prompt": " ", "width": image.width, "height": image.height, "steps": 3, "count": 1, "cfg": 1.0, "seed": number,
+               "input_images": 0, "has_init_image": False, "has_mask": False, "notes": [], "error": "",
+               "images": [{**picture, "alpha": True} if image.mode == "RGBA" else picture]}
+        (folder / f"{name}.json").write_text(json.dumps(job))
+
+    def test_a_checkerboard_shows_through(self):
+        folder = pathlib.Path(WORK.name, "ghosts")
+        folder.mkdir()
+        ghost = Image.linear_gradient("L").resize((96, 64))
+        self.keep_job(folder, 1, Image.open(CIRCLE).convert("RGB"))
+        self.keep_job(folder, 2, Image.merge("RGBA", (ghost, ghost, ghost.transpose(Image.Transpose.ROTATE_180), ghost)))
+        picture = next(folder.glob("*2-0.png")).read_bytes()
+        other = Server(PROGRAM, folder)
+        try:
+            page.open(other.url)
+            page.until(lambda: page.pictures() == 2)
+            self.assertTrue(self.checkered(".card:first-child .thumb img"))
+            self.assertFalse(self.checkered(".card:last-child .thumb img"))
+            page.until(lambda: page.run("return document.querySelector('#stage-images img').naturalWidth") == 96)
+            self.assertTrue(self.checkered("#stage-images img"))
+            page.click(".card:first-child .thumb")
+            page.until(lambda: page.run("return document.querySelector('#viewer-image').naturalWidth") == 96)
+            self.assertTrue(self.checkered("#viewer-image"))
+            page.click("#viewer-next")
+            page.until(lambda: page.run("return document.querySelector('#viewer-image').naturalWidth") == 128)
+            self.assertFalse(self.checkered("#viewer-image"))
+            page.click("#viewer-close")
+            # What is downloaded, or used again, is the file with its alpha.
+            downloads = pathlib.Path(WORK.name, "ghosts-downloaded")
+            page.driver.execute_cdp_cmd("Browser.setDownloadBehavior", {"behavior": "allow", "downloadPath": str(downloads)})
+            page.click(".card:first-child [aria-label^=Download]")
+            page.until(lambda: [file.read_bytes() for file in downloads.glob("*.png")] == [picture], "no whole file came")
+            page.click(".card:first-child [aria-label^='Use as input']")
+            page.until(lambda: page.all(".input img"))
+            self.assertEqual(base64.b64decode(page.get(".input img").get_attribute("src").partition(",")[2]), picture)
+            self.assertTrue(self.checkered(".input img"))
+        finally:
+            other.stop()
+            page.open(server.url)
+            page.console()
+            page.requests()
+
+    def test_a_background_can_be_chosen_for_models_with_alpha(self):
+        self.assertTrue(page.hidden("#background-row"))
+        pretend = page.driver.execute_cdp_cmd("Page.addScriptToEvaluateOnNewDocument", {"source": """
+            const ask = window.fetch;
+            window.fetch = async (path, options) => {
+              const reply = await ask(path, options);
+              return path === "/info" ? Response.json({...await reply.json(), channels: 4, side_multiple: 32}) : reply;
+            };"""})
+        try:
+            page.open(server.url)
+            page.until(lambda: not page.hidden("#background-row"))
+            self.assertTrue(page.hidden("#background-colour"))
+            # Sides are multiples of what the server says.
+            page.choose("[name=shape][value=custom]")
+            self.assertIn("Multiples of 32", page.text("#size-hint"))
+            page.fill("#width", f"48{Keys.TAB}")
+            page.until(lambda: page.get("#width").get_property("value") == "64")
+            page.fill("#height", f"64{Keys.TAB}")
+            page.choose("[name=background][value=other]")
+            self.assertFalse(page.hidden("#background-colour"))
+            page.draw("a ghost", steps=1)
+            page.until(lambda: "which colour" in page.text("#message"))
+            page.fill("#background-colour", "pinkish")
+            page.click("#draw")
+            page.until(lambda: '"pinkish" is not a background' in page.text("#message"))
+            self.assertEqual(page.run("return document.activeElement.id"), "background-colour")
+            page.choose("[name=background][value=white]")
+            page.until(lambda: page.hidden("#message"), "what is mended is still complained of")
+            page.click("#draw")
+            [job] = self.wait_done()
+            self.assertEqual((job["background"], job["width"]), ("white", 64))
+            page.choose("[name=background][value='']")
+            page.click(".card [aria-label^='Draw again']")
+            page.until(lambda: page.get("[name=background][value=white]").is_selected())
+            page.choose("[name=background][value='']")
+            page.click("#draw")
+            second, _ = self.wait_done(2)
+            self.assertIsNone(second["background"])
+        finally:
+            page.driver.execute_cdp_cmd("Page.removeScriptToEvaluateOnNewDocument", pretend)
+
+    def test_noise_levels(self):
+        page.draw("a red circle", sigmas="1, 0.6 0.2", seed=7)
+        [job] = self.wait_done()
+        self.assertEqual((job["sigmas"], job["steps"]), ([1, 0.6, 0.2], 3))
+        self.assertIn("3 steps", page.text("#advanced-value"))
+        page.click("#reset")
+        self.assertIn("20 steps", page.text("#advanced-value"))
+        page.click(".card [aria-label^='Draw again']")
+        page.until(lambda: page.get("#sigmas").get_property("value") == "1, 0.6, 0.2")
+        page.click("#draw")
+        second, first = self.wait_done(2)
+        self.assertEqual(self.picture(second).tobytes(), self.picture(first).tobytes())
+        page.draw("a red circle", sigmas="1, many")
+        page.until(lambda: "Noise levels are numbers" in page.text("#message"))
+        page.draw("a red circle", sigmas="0.5, 1")
+        page.until(lambda: "the sigmas cannot be drawn with" in page.text("#message"))
+        self.assertEqual(page.run("return document.activeElement.id"), "sigmas")
 
 
 class Trouble(PageTest):

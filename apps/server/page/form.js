@@ -4,11 +4,11 @@ import * as pictures from "./pictures.js";
 import * as mask from "./mask.js";
 
 const kRatios = [["1:1", 1], ["4:3", 4 / 3], ["3:4", 3 / 4], ["16:9", 16 / 9], ["9:16", 9 / 16]];
-const kSide = 16;  // sides are multiples of it
 const kMargins = ["left", "top", "right", "bottom"];
-const kFieldOf = { prompt: "prompt", negative_prompt: "negative", width: "width", height: "height", steps: "steps", cfg: "cfg", seed: "seed", n: "count", strength: "strength", input_images: "files", init_image: "files", mask: "mask-open", outpaint: "extend-left", keep_size: "keep-size", size: "width" };
+const kFieldOf = { prompt: "prompt", negative_prompt: "negative", width: "width", height: "height", steps: "steps", cfg: "cfg", seed: "seed", n: "count", strength: "strength", input_images: "files", init_image: "files", mask: "mask-open", outpaint: "extend-left", keep_size: "keep-size", size: "width", background: "background-colour" };
 
 let info = null;
+let unit = 16;           // sides are multiples of it
 let strengthTouched = false;
 let sizeBefore = "1:1";  // the choice before there were pictures
 let hadPictures = false;
@@ -19,6 +19,7 @@ const isWhole = (text) => Number.isInteger(Number(text)) && text.trim() !== "";
 const mode = () => byId("form").elements.mode.value;
 const margins = () => kMargins.map((side) => Math.max(0, Math.round(Number(value(`extend-${side}`))) || 0));
 const shape = () => byId("form").elements.shape?.value;
+const sigmas = () => value("sigmas").split(/[\s,;]+/).filter((word) => word !== "").map(Number);
 const masked = () => pictures.all().length === 1 && pictures.all()[0].mask;
 const extended = () => pictures.all().length === 1 && margins().some((margin) => margin > 0);
 
@@ -26,7 +27,7 @@ function presetSize(name) {
   const { width, height } = info.defaults;
   const ratio = kRatios.find(([known]) => known === name)[1];
   if (ratio === 1 && width === height) return [width, height];
-  const round = (side) => Math.max(kSide, Math.round(side / kSide) * kSide);
+  const round = (side) => Math.max(unit, Math.round(side / unit) * unit);
   return [round(Math.sqrt(width * height * ratio)), round(Math.sqrt(width * height / ratio))];
 }
 
@@ -53,6 +54,19 @@ function makeShapes() {
 
 function choose(name) {
   byId("form").elements.shape.value = name;
+}
+
+// As requests and jobs have it; "": as the model draws it.
+function background() {
+  const chosen = byId("form").elements.background.value;
+  return chosen === "other" ? value("background-colour").trim() : chosen;
+}
+
+function setBackground(name) {
+  const choices = byId("form").elements.background;
+  choices.value = "other";
+  for (const choice of choices) choice.checked ||= choice.value === name;
+  byId("background-colour").value = choices.value === "other" ? name : "";
 }
 
 // Everything that depends on something else in the form.
@@ -97,17 +111,21 @@ export function refresh() {
   byId("custom-size").hidden = byId("size-hint").hidden = shape() !== "custom";
   setText(byId("size-value"), shape() === "auto" ? "same as the picture" : size().map((side) => side || "?").join(" × "));
 
+  byId("background-row").hidden = info.channels !== 4;
+  byId("background-other").hidden = byId("form").elements.background.value !== "other";
+
   byId("seed-random").setAttribute("aria-pressed", String(value("seed").trim() === ""));
   const count = Number(value("count"));
   byId("count-less").disabled = count <= 1;
   byId("count-more").disabled = count >= Number(byId("count").max);
-  setText(byId("advanced-value"), `${value("steps")} steps · guidance ${value("cfg")}`);
-  remember("draft", { prompt: value("prompt"), negative: value("negative"), shape: any ? sizeBefore : shape(), width: value("width"), height: value("height"), steps: value("steps"), cfg: value("cfg"), seed: value("seed"), count: value("count") });
+  byId("steps").disabled = sigmas().length > 0;  // these are the steps
+  setText(byId("advanced-value"), `${sigmas().length || value("steps")} steps · guidance ${value("cfg")}`);
+  remember("draft", { prompt: value("prompt"), negative: value("negative"), shape: any ? sizeBefore : shape(), width: value("width"), height: value("height"), steps: value("steps"), cfg: value("cfg"), sigmas: value("sigmas"), seed: value("seed"), count: value("count"), background: background() });
 }
 
 function setDefaults() {
   const { width, height, steps, cfg, negative_prompt: negative } = info.defaults;
-  const values = { width, height, steps, cfg, negative: negative.trim() };
+  const values = { width, height, steps, cfg, negative: negative.trim(), sigmas: "" };
   for (const [id, content] of Object.entries(values)) byId(id).value = content;
 }
 
@@ -116,6 +134,10 @@ export function setInfo(next) {
   const before = info;
   info = next;
   const limits = info.limits ?? {};
+  unit = info.side_multiple ?? unit;
+  setText(byId("size-multiple"), String(unit));
+  for (const id of ["width", "height"]) byId(id).min = byId(id).step = unit;
+  for (const side of kMargins) byId(`extend-${side}`).step = unit;
   for (const [id, limit] of [["count", limits.n], ["steps", limits.steps]]) {
     if (limit) byId(id).max = limit;
   }
@@ -125,8 +147,9 @@ export function setInfo(next) {
   setDefaults();
   const draft = before ? undefined : recall("draft");
   if (draft) {
-    const { shape: chosen, ...values } = draft;
+    const { shape: chosen, background: ground, ...values } = draft;
     for (const [id, content] of Object.entries(values)) byId(id).value = content;
+    setBackground(ground ?? "");
     choose(kRatios.some(([name]) => name === chosen) || chosen === "custom" ? chosen : "1:1");
   }
   refresh();
@@ -173,22 +196,24 @@ export function settle(about) {
 function settleInput(node) {
   if (complaint.about !== "input") return;
   const same = !complaint.node || complaint.node === node || (complaint.node.name && complaint.node.name === node.name)
-    || byId("size-field").contains(complaint.node) && byId("size-field").contains(node);
+    || ["size-field", "background-row"].some((id) => byId(id).contains(complaint.node) && byId(id).contains(node));
   if (same) showMessage(null);
 }
 
 // What is wrong with the form, as [text, field]; undefined if nothing is.
 function problem() {
   if (value("prompt").trim() === "") return ["Write what you want to see first.", "prompt"];
-  if (shape() === "custom" && size().some((side) => !(side >= kSide) || side % kSide)) {
-    return [`Width and height must be multiples of ${kSide}.`, size()[0] % kSide || !(size()[0] >= kSide) ? "width" : "height"];
+  if (shape() === "custom" && size().some((side) => !(side >= unit) || side % unit)) {
+    return [`Width and height must be multiples of ${unit}.`, size()[0] % unit || !(size()[0] >= unit) ? "width" : "height"];
   }
   const { pixels = Infinity, images = Infinity, image_pixels: inputPixels = Infinity, body_bytes: bytes = Infinity } = info.limits ?? {};
   if (size() && size()[0] * size()[1] > pixels) return [`That is too large: this server draws up to ${Math.floor(Math.sqrt(pixels))} × ${Math.floor(Math.sqrt(pixels))} pixels.`, "width"];
   if (pictures.all().length > images) return [`At most ${plural(images, "picture", "pictures")} can be edited at once.`, "files"];
   if (pictures.all().reduce((sum, { width, height }) => sum + width * height, 0) > inputPixels) return [`The pictures have more than ${Math.floor(inputPixels / 1e6)} megapixels together, which this server does not take. Smaller ones will do.`, "files"];
   if (pictures.all().reduce((sum, { data, mask: painted }) => sum + data.length + (painted?.data.length ?? 0), 50000) > bytes) return [`The files of the pictures are too large; together they may have ${Math.floor(bytes * 0.74 / 1e6)} MB.`, "files"];
-  if (!isWhole(value("steps")) || Number(value("steps")) < 1) return ["Steps are a whole number, 1 at least.", "steps"];
+  if (sigmas().some((sigma) => !Number.isFinite(sigma))) return ["Noise levels are numbers with commas between them, like 1, 0.9, 0.5.", "sigmas"];
+  if (!byId("background-row").hidden && byId("form").elements.background.value === "other" && background() === "") return ["Say which colour the background has.", "background"];
+  if (!sigmas().length && (!isWhole(value("steps")) || Number(value("steps")) < 1)) return ["Steps are a whole number, 1 at least.", "steps"];
   if (value("cfg") === "" || !(Number(value("cfg")) >= 0)) return ["The guidance is a number from 0 upwards; 1 switches it off.", "cfg"];
   const seed = value("seed").trim();
   if (seed && (!/^\d{1,20}$/.test(seed) || BigInt(seed) >= 2n ** 64n)) return ["The seed is a whole number from 0 to 18446744073709551615, or nothing.", "seed"];
@@ -205,7 +230,10 @@ export function collect() {
   const wrong = problem();
   showMessage(...(wrong ?? [null]));
   if (wrong) return null;
-  const request = { prompt: value("prompt"), steps: Number(value("steps")), cfg: Number(value("cfg")), n: Number(value("count")), seed: value("seed").trim() || randomSeed() };
+  const request = { prompt: value("prompt"), cfg: Number(value("cfg")), n: Number(value("count")), seed: value("seed").trim() || randomSeed() };
+  if (sigmas().length) request.sigmas = sigmas();
+  else request.steps = Number(value("steps"));
+  if (!byId("background-row").hidden && background()) request.background = background();
   if (value("negative") !== info.defaults.negative_prompt.trim()) request.negative_prompt = value("negative");
   if (size()) [request.width, request.height] = size();
   const inputs = pictures.all();
@@ -223,8 +251,9 @@ export function collect() {
 // Fills the form with a job's settings. `kept` is what collect() gave for it, if this page sent it.
 // False: it was made from pictures, and they are not here any more.
 export function fill(job, kept) {
-  const values = { prompt: job.prompt, negative: job.negative_prompt.trim(), steps: job.steps, cfg: job.cfg, seed: String(job.seed), count: job.n };
+  const values = { prompt: job.prompt, negative: job.negative_prompt.trim(), steps: job.steps, cfg: job.cfg, sigmas: (job.sigmas ?? []).join(", "), seed: String(job.seed), count: job.n };
   for (const [id, content] of Object.entries(values)) byId(id).value = content;
+  setBackground(job.background === "transparent" ? "" : job.background ?? "");
   hadPictures = false;
   pictures.replaceAll((kept?.pictures ?? []).map((picture) => ({ ...picture })));
   const form = byId("form");
@@ -262,8 +291,8 @@ export function setUp({ onDraw }) {
   form.addEventListener("change", (event) => settleInput(event.target));
   for (const id of ["width", "height"]) {
     byId(id).addEventListener("change", () => {
-      const side = Math.round(Number(value(id)) / kSide) * kSide;
-      byId(id).value = Math.min(Number(byId(id).max) || Infinity, Math.max(kSide, side || info.defaults[id]));
+      const side = Math.round(Number(value(id)) / unit) * unit;
+      byId(id).value = Math.min(Number(byId(id).max) || Infinity, Math.max(unit, side || info.defaults[id]));
       refresh();
     });
   }

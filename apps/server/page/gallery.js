@@ -22,8 +22,8 @@ function makeCard(job) {
   if (images.length) {
     face = make("button", { type: "button", class: "thumb", "aria-label": `Open: ${nameOf(job)}`, onclick: () => open(job.id, 0) });
     face.dataset.count = String(Math.min(images.length, 4));
-    for (const { url } of images.slice(0, 4)) {
-      const image = make("img", { alt: "", decoding: "async" });
+    for (const { url, alpha } of images.slice(0, 4)) {
+      const image = make("img", { alt: "", decoding: "async", ...(alpha ? { class: "clear" } : {}) });
       face.append(image);
       show(image, url);
     }
@@ -88,6 +88,8 @@ function turn(by) {
 
 function settingsOf(job, image) {
   const list = [["Size", `${image.width} × ${image.height}`], ["Seed", image.seed], ["Steps", job.steps], ["Guidance", job.cfg]];
+  if (job.sigmas) list.push(["Noise levels", job.sigmas.join(", ")]);
+  if (job.background) list.push(["Background", job.background]);
   if (job.negative_prompt?.trim()) list.push(["Negative prompt", job.negative_prompt]);
   if (job.input_images) list.push(["Made from", plural(job.input_images, "picture", "pictures") + (job.mask ? ", with a mask" : "")]);
   if (job.init_image) list.push(["Began with", job.mask ? "a picture and a mask" : "a picture"]);
@@ -108,6 +110,7 @@ export function open(id, index) {
   byId("viewer-next").disabled = at >= list.length - 1;
   const picture = byId("viewer-image");
   picture.alt = job.prompt;
+  picture.classList.toggle("clear", Boolean(image.alpha));
   picture.style.setProperty("aspect-ratio", `${image.width} / ${image.height}`);
   picture.style.setProperty("--ratio", String(image.width / image.height));
   show(picture, image.url);

@@ -68,10 +68,12 @@ function renderImages(job) {
     cell.dataset.state = finished ? "done" : isActive(job) ? "wait" : "none";
     if (finished) {
       image.alt = job.prompt;
+      image.classList.toggle("clear", Boolean(finished.alpha));
       show(image, finished.url);
     } else if (preview && preview.picture === index) {
       cell.dataset.state = "preview";
       image.alt = "Preview";
+      image.classList.add("clear");  // an opaque one covers it
       show(image, preview.image);
     }
   });
