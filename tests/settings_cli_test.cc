@@ -218,7 +218,7 @@ TEST_F(Cli, RefusesHostileSettings) {
                                                       {"latents", 1, kBadInput},
                                                       {"sigmas", 1, kBadInput},
                                                       {"sigmas", {1, "0.5"}, kBadInput},
-                                                      {"sigmas", {0.5}, kUsage},
+                                                      {"sigmas", {0.5, 0.2}, kUsage},
                                                       {"sigmas", {7}, kUsage},
                                                       {"background", 7, kBadInput},
                                                       {"background", "transparent", kUsage},
