@@ -100,6 +100,7 @@ def update_goldens():
         ("image_goldens.py", ["--out", folder / "images"]),
         ("processor_goldens.py", [folder / "processors"]),
         ("vision_goldens.py", [folder / "vision"]),
+        ("conditioner21_goldens.py", [folder / "conditioner21"]),
     ):
         subprocess.run([sys.executable, HERE / script, *words], check=True)
     goldens.write(folder, goldens.MAX_BYTES)  # counts them all
