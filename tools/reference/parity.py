@@ -105,6 +105,7 @@ def update_goldens():
         ("processor_goldens.py", [folder / "processors"]),
         ("vision_goldens.py", [folder / "vision"]),
         ("vae21_goldens.py", [folder / "vae21"]),
+        ("conditioner21_goldens.py", [folder / "conditioner21"]),
     ):
         subprocess.run([sys.executable, HERE / script, *words], check=True)
     goldens.write(folder, goldens.MAX_BYTES)  # counts them all
