@@ -42,10 +42,12 @@ std::vector<std::string> KnownVariants() {
   return names;
 }
 
-ScopedVocabulary::ScopedVocabulary(const Vocabulary& vocabulary) : vocabulary_(vocabulary) {
+ScopedVocabulary::ScopedVocabulary(const Vocabulary& vocabulary) {
+  if (std::find(All().begin(), All().end(), &vocabulary) != All().end()) return;
   All().push_back(&vocabulary);
+  added_ = &vocabulary;
 }
 
-ScopedVocabulary::~ScopedVocabulary() { std::erase(All(), &vocabulary_); }
+ScopedVocabulary::~ScopedVocabulary() { std::erase(All(), added_); }
 
 }  // namespace qwen_image

@@ -29,7 +29,8 @@ bool EditsPictures(std::string_view pipeline_class);
 // What users may call a variant: the names of all families.
 std::vector<std::string> KnownVariants();
 
-// A family that is known as long as this object lives: for tests, which have one thread then.
+// A family that is known as long as this object lives, if it is not anyway: for tests, which have one thread
+// then.
 class ScopedVocabulary {
  public:
   explicit ScopedVocabulary(const Vocabulary& vocabulary);
@@ -38,7 +39,7 @@ class ScopedVocabulary {
   ScopedVocabulary& operator=(const ScopedVocabulary&) = delete;
 
  private:
-  const Vocabulary& vocabulary_;
+  const Vocabulary* added_ = nullptr;
 };
 
 }  // namespace qwen_image

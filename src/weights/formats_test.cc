@@ -1,5 +1,5 @@
-// Files that other programs wrote (tests/goldens/formats; tools/formats made them), against what those
-// programs themselves read from them.
+// Files that other programs wrote (tests/goldens/formats and formats21; tools/formats made them), against
+// what those programs themselves read from them.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -7,7 +7,7 @@
 #include <string>
 
 #include "core/fail.h"
-#include "families/qwen_image/vocabulary.h"
+#include "families/qwen_image_21/vocabulary.h"
 #include "files/json.h"
 #include "files/testing.h"
 #include "weights/binder.h"
@@ -18,7 +18,7 @@ namespace {
 namespace fs = std::filesystem;
 using ::testing::HasSubstr;
 
-const fs::path kFormats = fs::path(QWEN_IMAGE_SOURCE_DIR) / "tests/goldens/formats";
+const fs::path kGoldens = fs::path(QWEN_IMAGE_SOURCE_DIR) / "tests/goldens";
 
 struct ForeignFile {
   std::string path, component, tool;
@@ -27,9 +27,12 @@ struct ForeignFile {
 
 std::vector<ForeignFile> ForeignFiles() {
   std::vector<ForeignFile> files;
-  const Json expected = ReadJsonFile(kFormats / "expected.json");
-  for (const Json& file : expected.at("files")) {
-    files.push_back({file.at("path"), file.at("component"), file.at("tool"), file.at("tensors")});
+  for (const std::string folder : {"formats", "formats21"}) {
+    const Json expected = ReadJsonFile(kGoldens / folder / "expected.json");
+    for (const Json& file : expected.at("files")) {
+      files.push_back({folder + "/" + file.at("path").get<std::string>(), file.at("component"),
+                       file.at("tool"), file.at("tensors")});
+    }
   }
   return files;
 }
@@ -59,13 +62,14 @@ void ExpectValues(const std::vector<float>& values, const Json& expected) {
 }
 
 TEST_P(ForeignWeights, AreWorthWhatTheirToolReads) {
+  const ScopedVocabulary newer(kQwenImage21Vocabulary);
   const ForeignFile& file = GetParam();
   const Component component = ParseComponent(file.component);
-  WeightStore store(kFormats / file.path, component);
+  WeightStore store(kGoldens / file.path, component);
   WeightBinder binder(store);
   for (const auto& [name, expected] : file.tensors.items()) {
     SCOPED_TRACE(file.path + ": " + name);
-    const std::string here = QwenImageRenamer(component, {}, nullptr)(name);
+    const std::string here = store.family().renamer(component, {}, nullptr)(name);
     const std::vector<float> values = binder.Floats(here, expected.at("shape").get<Shape>());
     ASSERT_FALSE(values.empty());
     ExpectValues(values, expected);

@@ -5,7 +5,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "families/qwen_image/vocabulary.h"
+#include "families/qwen_image_21/vocabulary.h"
 #include "weights/inspect/testing.h"
 #include "weights/recognize.h"
 #include "weights/store.h"
@@ -16,7 +16,7 @@ namespace {
 namespace fs = std::filesystem;
 using ::testing::HasSubstr;
 
-const fs::path kFormats = fs::path(QWEN_IMAGE_SOURCE_DIR) / "tests/goldens/formats";
+const fs::path kGoldens = fs::path(QWEN_IMAGE_SOURCE_DIR) / "tests/goldens";
 const std::string kStem = "transformer_blocks.0.attn.to_q.";
 
 // name → shape, format and problem.
@@ -38,7 +38,7 @@ Told ByTheLoader(const fs::path& path, Component component) {
 }
 
 Told ByInspect(const fs::path& path, Component component) {
-  const Renamer rename = QwenImageRenamer(component, {}, nullptr);
+  const Renamer rename = WeightStore(path, component).family().renamer(component, {}, nullptr);
   Told told;
   const Inspection inspection = Inspect(path);
   for (const InspectedTensor& tensor : inspection.components.at(0).tensors) {
@@ -171,19 +171,22 @@ INSTANTIATE_TEST_SUITE_P(Formats, OneReader, ::testing::ValuesIn(Formats()),
                          [](const auto& info) { return info.param.name; });
 
 TEST(OneReaderOfFiles, InspectAndLoaderTellTheSameOfOtherToolsFiles) {
-  int files = 0;
-  for (const auto& entry : fs::directory_iterator(kFormats)) {
-    const fs::path path = entry.path();
-    if (path.extension() != ".safetensors" && path.extension() != ".gguf") continue;
-    SCOPED_TRACE(path.filename());
-    const RecognizedFile found = RecognizeFile(path);
-    for (const Component component : found.components) {
-      if (component == Component::kVae) continue;  // mflux turns convolutions, which inspect shows as stored
-      EXPECT_EQ(ByInspect(path, component), ByTheLoader(path, component));
-      ++files;
+  const ScopedVocabulary newer(kQwenImage21Vocabulary);
+  for (const char* folder : {"formats", "formats21"}) {
+    int files = 0;
+    for (const auto& entry : fs::directory_iterator(kGoldens / folder)) {
+      const fs::path path = entry.path();
+      if (path.extension() != ".safetensors" && path.extension() != ".gguf") continue;
+      SCOPED_TRACE(path.filename());
+      const RecognizedFile found = RecognizeFile(path);
+      for (const Component component : found.components) {
+        if (component == Component::kVae) continue;  // mflux turns convolutions: inspect shows them as stored
+        EXPECT_EQ(ByInspect(path, component), ByTheLoader(path, component));
+        ++files;
+      }
     }
+    EXPECT_GT(files, 2) << folder;
   }
-  EXPECT_GT(files, 0);
 }
 
 }  // namespace
