@@ -173,6 +173,19 @@ TEST_F(ToyAlpha, APictureToBeginWithKeepsIt) {
   EXPECT_NE(With(4).RunId(flat), With(4).RunId(request));
 }
 
+TEST_F(ToyAlpha, ResultsAreBroughtToASizeWithIt) {
+  GenerateRequest request = Request();
+  request.init_image = Slope(32, 16, 4);
+  const Picture drawn = With(4).Generate(request);
+  request.init_image = Slope(35, 17, 4);
+  request.keep_size = true;
+  const Picture kept = With(4).Generate(request);
+  EXPECT_EQ(kept.width, 35);
+  EXPECT_EQ(kept.height, 17);
+  EXPECT_EQ(kept.channels, drawn.channels);
+  EXPECT_EQ(kept.pixels.size(), 35u * 17 * 4);
+}
+
 TEST_F(ToyAlpha, WhatAMaskLeavesOutComesOutBitByBit) {
   GenerateRequest request = Request();
   request.init_image = Slope(32, 16, 4);

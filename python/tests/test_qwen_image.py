@@ -59,6 +59,33 @@ class Pictures(ModuleTest):
         record = json.loads(Image.open(self.folder / "a.png").text["qwen-image"])
         self.assertEqual((record["sigmas"], record["background"]), ([1, 0.5, 0.25], "white"))
 
+    def test_a_model_with_alpha(self):
+        """A small random Qwen-Image-2.1: noise, half transparent."""
+        pipeline = qwen_image.Pipeline(Path(__file__).resolve().parents[2] / "tests/goldens/models/21-micro")
+        self.assertEqual(pipeline.channels, 4)
+        settings = {"width": 64, "height": 32, "steps": 2}
+        previews = []
+        picture = pipeline.generate("a ghost", preview=previews.append, **settings)
+        self.assertEqual(picture.array.shape, (32, 64, 4))
+        self.assertEqual([preview.shape for preview in previews], [(32, 64, 4)])
+        self.assertEqual(picture.image.mode, "RGBA")
+        self.assertLess(picture.array[..., 3].min(), 255)
+        picture.save(self.folder / "ghost.png")
+        np.testing.assert_array_equal(np.asarray(Image.open(self.folder / "ghost.png")), picture.array)
+        flat = pipeline.generate("a ghost", background="black", **settings)
+        self.assertEqual(flat.image.mode, "RGB")
+        on_black = Image.new("RGB", (64, 32))
+        on_black.paste(picture.image, mask=picture.image.getchannel("A"))
+        np.testing.assert_array_equal(flat.array, np.asarray(on_black))
+        # Alpha reaches the model, however it comes.
+        edited = pipeline.generate("make it green", input_images=[picture], **settings).array
+        for kind in (picture.array, picture.image, self.folder / "ghost.png"):
+            with self.subTest(kind=type(kind)):
+                again = pipeline.generate("make it green", input_images=[kind], **settings).array
+                np.testing.assert_array_equal(again, edited)
+        opaque = pipeline.generate("make it green", input_images=[picture.array[..., :3]], **settings).array
+        self.assertTrue((opaque != edited).any(), "alpha has no influence")
+
     def test_array_protocol(self):
         """Of NumPy 2, whichever is installed."""
         array = self.picture.array

@@ -3,9 +3,11 @@
 #include <algorithm>
 #include <cmath>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "core/fail.h"
+#include "files/colour.h"
 #include "files/json.h"
 #include "kernels/resize.h"
 #include "kernels/tasks.h"
@@ -126,18 +128,7 @@ Tensor PreprocessMask(const GreyImage& mask, int64_t width, int64_t height, Thre
       Resize(mask, CutToScaleFactor(width), CutToScaleFactor(height), ResizeFilter::kLanczos, pool));
 }
 
-Image OverWhite(Image image) {
-  if (!image.has_alpha()) return image;
-  Image flat{.width = image.width, .height = image.height, .pixels = {}, .channels = 3};
-  const size_t count = image.pixels.size() / 4;
-  flat.pixels.resize(3 * count);
-  for (size_t i = 0; i < 3 * count; ++i) {
-    const uint32_t colour = image.pixels[i / 3 * 4 + i % 3], alpha = image.pixels[i / 3 * 4 + 3];
-    const uint32_t sum = 255 * (255 - alpha) + colour * alpha + 128;
-    flat.pixels[i] = static_cast<uint8_t>((sum + (sum >> 8)) >> 8);  // sum / 255, rounded
-  }
-  return flat;
-}
+Image OverWhite(Image image) { return Flatten(std::move(image)); }
 
 VisionProcessorConfig ReadVisionProcessorConfig(const std::filesystem::path& folder,
                                                 const VisionProcessorConfig& defaults) {

@@ -29,12 +29,12 @@ def free_port():
 
 
 class Server:
-    """`qwen-image serve` with the embedded model."""
+    """`qwen-image serve` with the embedded model, or another."""
 
-    def __init__(self, program, folder, *options):
+    def __init__(self, program, folder, *options, model=ROOT / "models/tiny"):
         self.port = free_port()
         self.url = f"http://127.0.0.1:{self.port}"
-        self.command = [str(program), "serve", "--model", str(ROOT / "models/tiny"), "--port", str(self.port),
+        self.command = [str(program), "serve", "--model", str(model), "--port", str(self.port),
                         "--jobs-dir", str(folder), *options]
         self.log = open(f"{folder}.log", "ab")
         self.process = None

@@ -264,7 +264,7 @@ class Pictures(PageTest):
 
 
 class Transparency(PageTest):
-    """Pictures with alpha, which the embedded model does not draw: they are put where the server keeps its own."""
+    """Pictures with alpha, and what models that draw them have."""
 
     expected_console = ("Failed to load resource",)
 
@@ -283,6 +283,7 @@ class Transparency(PageTest):
         (folder / f"{name}.json").write_text(json.dumps(job))
 
     def test_a_checkerboard_shows_through(self):
+        """Two pictures are put where the server keeps its own: one with alpha, one without."""
         folder = pathlib.Path(WORK.name, "ghosts")
         folder.mkdir()
         ghost = Image.linear_gradient("L").resize((96, 64))
@@ -319,16 +320,12 @@ class Transparency(PageTest):
             page.console()
             page.requests()
 
-    def test_a_background_can_be_chosen_for_models_with_alpha(self):
-        self.assertTrue(page.hidden("#background-row"))
-        pretend = page.driver.execute_cdp_cmd("Page.addScriptToEvaluateOnNewDocument", {"source": """
-            const ask = window.fetch;
-            window.fetch = async (path, options) => {
-              const reply = await ask(path, options);
-              return path === "/info" ? Response.json({...await reply.json(), channels: 4, side_multiple: 32}) : reply;
-            };"""})
+    def test_a_model_with_alpha(self):
+        """A small random Qwen-Image-2.1: noise, half transparent."""
+        self.assertTrue(page.hidden("#background-row"))  # not for the embedded model
+        other = Server(PROGRAM, pathlib.Path(WORK.name, "alpha"), model=ROOT / "tests/goldens/models/21-micro")
         try:
-            page.open(server.url)
+            page.open(other.url)
             page.until(lambda: not page.hidden("#background-row"))
             self.assertTrue(page.hidden("#background-colour"))
             # Sides are multiples of what the server says.
@@ -336,29 +333,42 @@ class Transparency(PageTest):
             self.assertIn("Multiples of 32", page.text("#size-hint"))
             page.fill("#width", f"48{Keys.TAB}")
             page.until(lambda: page.get("#width").get_property("value") == "64")
-            page.fill("#height", f"64{Keys.TAB}")
+            page.fill("#height", f"32{Keys.TAB}")
+            page.draw("a ghost", steps=2, seed=3)
+            page.until(lambda: page.pictures() == 1)
+            self.assertTrue(self.checkered(".thumb img"))
+            [clear] = other.jobs()
+            picture = Image.open(io.BytesIO(other.get(clear["images"][0]["url"])))
+            self.assertEqual((picture.mode, picture.size), ("RGBA", (64, 32)))
             page.choose("[name=background][value=other]")
             self.assertFalse(page.hidden("#background-colour"))
-            page.draw("a ghost", steps=1)
+            page.click("#draw")
             page.until(lambda: "which colour" in page.text("#message"))
             page.fill("#background-colour", "pinkish")
             page.click("#draw")
             page.until(lambda: '"pinkish" is not a background' in page.text("#message"))
             self.assertEqual(page.run("return document.activeElement.id"), "background-colour")
-            page.choose("[name=background][value=white]")
+            page.choose("[name=background][value=black]")
             page.until(lambda: page.hidden("#message"), "what is mended is still complained of")
             page.click("#draw")
-            [job] = self.wait_done()
-            self.assertEqual((job["background"], job["width"]), ("white", 64))
+            page.until(lambda: page.pictures() == 2)
+            self.assertFalse(self.checkered(".card:first-child .thumb img"))
+            [flat] = [job for job in other.jobs() if job["background"] == "black"]
+            on_black = Image.new("RGB", picture.size)
+            on_black.paste(picture, mask=picture.getchannel("A"))
+            drawn = Image.open(io.BytesIO(other.get(flat["images"][0]["url"])))
+            self.assertEqual((drawn.mode, drawn.tobytes()), ("RGB", on_black.tobytes()))
+            # The settings of a drawing, with its background, come back.
             page.choose("[name=background][value='']")
-            page.click(".card [aria-label^='Draw again']")
-            page.until(lambda: page.get("[name=background][value=white]").is_selected())
-            page.choose("[name=background][value='']")
-            page.click("#draw")
-            second, _ = self.wait_done(2)
-            self.assertIsNone(second["background"])
+            page.click(".card:first-child [aria-label^='Draw again']")
+            page.until(lambda: page.get("[name=background][value=black]").is_selected())
+            page.click(".card:last-child [aria-label^='Draw again']")
+            page.until(lambda: page.get("[name=background][value='']").is_selected())
         finally:
-            page.driver.execute_cdp_cmd("Page.removeScriptToEvaluateOnNewDocument", pretend)
+            other.stop()
+            page.open(server.url)
+            page.console()
+            page.requests()
 
     def test_noise_levels(self):
         page.draw("a red circle", sigmas="1, 0.6 0.2", seed=7)
