@@ -52,6 +52,17 @@ TEST(PullSelection, TakesWhatIsRead) {
                           "transformer/diffusion_pytorch_model.safetensors"));
 }
 
+// Qwen-Image-2.1 has its tokenizer beside the processor of pictures.
+TEST(PullSelection, TakesATokenizerInTheProcessorsFolder) {
+  EXPECT_THAT(
+      Select({"LICENSE", "model_index.json", "processor/added_tokens.json", "processor/chat_template.jinja",
+              "processor/merges.txt", "processor/preprocessor_config.json", "processor/tokenizer.json",
+              "text_encoder/model.safetensors", "transformer/config.json"}),
+      ElementsAre("model_index.json", "processor/added_tokens.json", "processor/merges.txt",
+                  "processor/preprocessor_config.json", "processor/tokenizer.json",
+                  "text_encoder/model.safetensors", "transformer/config.json"));
+}
+
 TEST(PullSelection, OneFolder) {
   EXPECT_THAT(Select(kModel, {.only = {"transformer/"}}),
               ElementsAre("model_index.json", "transformer/config.json",

@@ -186,6 +186,71 @@ TEST_F(ConvertModelTest, ConfigsFollowTheWeights) {
   EXPECT_EQ(ReadBytes(Out("f16") / "model_index.json"), ReadBytes(kTiny / "model_index.json"));
 }
 
+// A family that keeps the tokenizer with the processor, and has a schedule of its own for a variant.
+class ProcessorFamily final : public Family {
+ public:
+  const Vocabulary& vocabulary() const override { return base_.vocabulary(); }
+  std::string title() const override { return base_.title(); }
+  bool Recognises(const ModelParts&) const override { return true; }
+  SchedulerConfig OfficialScheduler(const VariantInfo& variant) const override {
+    return {.shift = variant.name == "quick" ? 7.0 : 3.0};
+  }
+  std::string_view tokenizer_folder() const override { return "processor"; }
+  std::unique_ptr<Model> Open(const ModelParts& parts, const ModelFiles& files,
+                              const ModelOptions& options) const override {
+    return base_.Open(parts, files, options);
+  }
+  std::unique_ptr<ModelPart> OpenPart(const ModelParts& parts, Component component) const override {
+    return base_.OpenPart(parts, component);
+  }
+  std::string ExamineTokenizer(const ModelParts& parts) const override {
+    return base_.ExamineTokenizer(parts);
+  }
+  void CheckFit(const OpenedParts&, const fs::path&) const override {}
+  VariantInfo TellVariant(const ModelParts&, const OpenedParts&, const std::string& asked,
+                          const std::vector<std::string>&, std::vector<HealthFinding>*) const override {
+    return {.name = asked, .given = !asked.empty()};
+  }
+  void ExamineVision(const ModelParts&, const OpenedParts&, bool,
+                     std::vector<HealthFinding>&) const override {}
+  Json ModelIndex(const VariantInfo& variant, bool) const override { return {{"variant", variant.name}}; }
+
+ private:
+  const Family& base_ = *Families().front();
+};
+
+TEST_F(ConvertModelTest, TheTokenizerGoesWhereItsFamilyHasIt) {
+  const ProcessorFamily family;
+  ModelParts parts = FindModelParts(kTiny);
+  CopyOtherFiles(parts, family, {}, Out("folder"));
+  EXPECT_EQ(ReadBytes(Out("folder") / "processor/tokenizer.json"),
+            ReadBytes(kTiny / "tokenizer/tokenizer.json"));
+  EXPECT_FALSE(fs::exists(Out("folder") / "tokenizer"));
+  // One that is in the processor's folder already comes with all of it.
+  fs::copy(kTiny, Out("model"), fs::copy_options::recursive);
+  fs::create_directories(Out("model") / "processor");
+  fs::rename(Out("model") / "tokenizer/tokenizer.json", Out("model") / "processor/tokenizer.json");
+  fs::remove_all(Out("model") / "tokenizer");
+  WriteJsonFile(Out("model") / "processor/preprocessor_config.json", {{"patch_size", 16}});
+  parts = FindModelParts(Out("model"));
+  CopyOtherFiles(parts, family, {}, Out("again"));
+  EXPECT_THAT(FilesIn(Out("again") / "processor"), AllOf(Contains(testing::Key("tokenizer.json")),
+                                                         Contains(testing::Key("preprocessor_config.json"))));
+  EXPECT_FALSE(fs::exists(Out("again") / "tokenizer"));
+}
+
+// What the user says of the variant is what the new folder says of itself.
+TEST_F(ConvertModelTest, AVariantThatWasGivenIsWrittenDown) {
+  const ProcessorFamily family;
+  const ModelParts parts = FindModelParts(kTiny);
+  CopyOtherFiles(parts, family, {}, Out("told"));
+  EXPECT_EQ(ReadBytes(Out("told") / "model_index.json"), ReadBytes(kTiny / "model_index.json"));
+  EXPECT_EQ(ReadSchedulerConfig(Out("told") / "scheduler").shift, ReadSchedulerConfig(parts.scheduler).shift);
+  CopyOtherFiles(parts, family, {.name = "quick", .given = true}, Out("given"));
+  EXPECT_EQ(ReadJsonFile(Out("given") / "model_index.json"), Json({{"variant", "quick"}}));
+  EXPECT_EQ(ReadSchedulerConfig(Out("given") / "scheduler").shift, 7);
+}
+
 // For a model whose config is missing one is written; it must describe the same model.
 TEST_F(ConvertModelTest, MissingConfigsAreWritten) {
   const VaeConfig config = ReadVaeConfig(WeightStore(kTiny / "vae", Component::kVae));

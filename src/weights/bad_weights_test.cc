@@ -12,6 +12,7 @@
 #include <string>
 
 #include "core/fail.h"
+#include "families/qwen_image_21/vocabulary.h"
 #include "files/testing.h"
 #include "qwen_image/truncation_guard.h"
 #include "weights/binder.h"
@@ -164,6 +165,22 @@ TEST(BadScaledWeights, ValuesThatAreNoNumbers) {
   }
 }
 
+TEST(BadScaledWeights, RotatedOnesWhoseNumbersAreAbsurd) {
+  const auto message = [](const std::string& group, const Shape& scale) {
+    const std::string note =
+        R"({"format": "int8_tensorwise", "convrot": true, "convrot_groupsize": )" + group + "}";
+    return MessageFor({{kStem + ".weight", {"I8", {2, 4}, std::string(8, '\1')}},
+                       {kStem + ".weight_scale", Constant(scale, 1)},
+                       {kStem + ".comfy_quant", {"U8", {static_cast<int64_t>(note.size())}, note}}},
+                      {2, 4});
+  };
+  for (const char* group :
+       {"0", "-4", "5", "18446744073709551615", "9223372036854775807", "4.5", "\"4\"", "null", "[]"})
+    EXPECT_THAT(message(group, {2}), AllOf(HasSubstr(kStem), HasSubstr("convrot"))) << group;
+  for (const Shape& scale : {Shape{3}, Shape{0}, Shape{2, 2}})
+    EXPECT_THAT(message("4", scale), HasSubstr("its scale has type F32 and shape")) << ToString(scale);
+}
+
 TEST(BadScaledWeights, ANoteThatIsNestedWithoutEnd) {
   std::string note = "{\"format\":" + std::string(200'000, '[') + std::string(200'000, ']') + "}";
   EXPECT_THAT(MessageFor({{kStem + ".weight", {"F8_E4M3", {2, 2}, std::string(4, '\0')}},
@@ -181,6 +198,7 @@ struct Golden {
 class CutWeights : public ::testing::TestWithParam<Golden> {};
 
 TEST_P(CutWeights, AreRefusedAtEvery64thByte) {
+  const ScopedVocabulary newer(kQwenImage21Vocabulary);
   const TempFolder folder;
   const fs::path path = folder.Write("w", ReadBytes(kGoldens / GetParam().path));
   for (uintmax_t size = fs::file_size(path) / 64 * 64;; size -= 64) {
@@ -196,6 +214,8 @@ INSTANTIATE_TEST_SUITE_P(Formats, CutWeights,
                                            Golden{"mlx/all_modes.safetensors", Component::kTransformer},
                                            Golden{"formats/comfy_quant.safetensors", Component::kTransformer},
                                            Golden{"formats/sdcpp_types.gguf", Component::kTransformer},
+                                           Golden{"formats21/comfy_int8_convrot.safetensors",
+                                                  Component::kTransformer},
                                            Golden{"gguf/all_types.gguf", Component::kTransformer}),
                          [](const auto& info) {
                            std::string name = info.param.path;

@@ -68,6 +68,21 @@ TEST(ModelParts, RefusesOtherModelsByName) {
   }
 }
 
+// Qwen-Image-2.1 has no folder of its own for it.
+TEST(ModelParts, ATokenizerMayBeWithTheProcessor) {
+  const TempFolder folder;
+  WriteModel(folder, "QwenImagePipeline");
+  folder.Write("processor/preprocessor_config.json", "{}");
+  EXPECT_EQ(FindModelParts({folder.path()}).tokenizer, folder.path() / "tokenizer");
+  fs::remove(folder.path() / "tokenizer");
+  EXPECT_THAT(MessageFor(folder.path()), HasSubstr("missing: tokenizer."));
+  folder.Write("processor/tokenizer.json", "{}");
+  EXPECT_EQ(FindModelParts({folder.path()}).tokenizer, folder.path() / "processor");
+  ModelFiles files;
+  files.text_encoder = folder.path() / "text_encoder";
+  EXPECT_EQ(LocateModelParts(files).tokenizer, folder.path() / "processor");
+}
+
 TEST(ModelParts, ListsAllMissingComponents) {
   const TempFolder folder;
   WriteModel(folder, "QwenImagePipeline");

@@ -24,17 +24,15 @@ Shape WithFrame(Shape shape) {
 }
 
 // ggml has four dimensions: convolutions with five are saved as [out · in, frames, height, width].
-Shape Folded(Shape shape) {
-  if (shape.size() != 5) return shape;
-  shape[1] *= shape[0];
-  shape.erase(shape.begin());
-  return shape;
+bool IsFolded(const Shape& shape, const Shape& wanted) {
+  if (shape.empty() || wanted.size() != 5 || ElementCount(shape) != ElementCount(wanted)) return false;
+  return WithoutOnes({shape.begin() + 1, shape.end()}) == WithoutOnes({wanted.begin() + 2, wanted.end()});
 }
 
 // Whether the values in their order can be had in the other shape.
 bool IsSameOtherwise(const Shape& shape, const Shape& wanted) {
   const Shape framed = WithFrame(wanted), plain = WithoutOnes(shape);
-  return plain == WithoutOnes(wanted) || plain == WithoutOnes(framed) || plain == WithoutOnes(Folded(framed));
+  return plain == WithoutOnes(wanted) || plain == WithoutOnes(framed) || IsFolded(shape, framed);
 }
 
 std::vector<float> ReadScales(const StoredTensor& stored) {

@@ -2,8 +2,8 @@
 
     python tools/formats/golden_formats_21.py --out tests/goldens/formats21
 
-expected.json is as golden_formats.py's: what each tensor is worth to the program that wrote it. Names are diffusers'; gate and
-up of an MLP, which ComfyUI's files hold as one matrix, are told apart as diffusers' own converter does.
+expected.json is as golden_formats.py's: what each tensor is worth to the program that wrote it. Names are diffusers';
+gate and up of an MLP, which ComfyUI's files hold as one matrix, are told apart as diffusers' own converter does.
 """
 
 import argparse
@@ -18,12 +18,18 @@ import torch
 from comfy_kitchen.tensor import TensorWiseINT8Layout
 from comfy_kitchen.tensor.int8_utils import _build_hadamard, _rotate_weight
 from diffusers import QwenImage21Transformer2DModel
-from diffusers.loaders.single_file_utils import convert_qwen_image21_transformer_checkpoint_to_diffusers
+from diffusers.loaders.single_file_utils import (
+    convert_qwen_image21_transformer_checkpoint_to_diffusers,
+)
 from mflux.models.common.weights.loading.weight_applier import WeightApplier
 from mflux.models.common.weights.loading.weight_loader import WeightLoader
-from mflux.models.qwen21.model.qwen21_transformer.qwen_image21_transformer import QwenImage21Transformer
+from mflux.models.qwen21.model.qwen21_transformer.qwen_image21_transformer import (
+    QwenImage21Transformer,
+)
 from mflux.models.qwen21.qwen21_initializer import Qwen21Initializer
-from mflux.models.qwen21.weights.qwen_image21_weight_definition import QwenImage21WeightDefinition
+from mflux.models.qwen21.weights.qwen_image21_weight_definition import (
+    QwenImage21WeightDefinition,
+)
 from mlx.utils import tree_flatten, tree_unflatten
 from safetensors.torch import save_file
 
@@ -47,9 +53,21 @@ PREFIX = safetensors_forms.PREFIX
 ROTATED = {"format": "int8_tensorwise", "convrot": True, "convrot_groupsize": 256}
 # A matrix each: rows, what is said of it, and how comfy-kitchen makes it.
 COMFY_LAYERS = {
-    "transformer_blocks.0.attn.to_q": (4, ROTATED, {"per_channel": True, "convrot": True}),
-    "transformer_blocks.0.img_mlp.gate_up": (8, ROTATED, {"per_channel": True, "convrot": True}),
-    "transformer_blocks.0.img_mlp.out": (4, {"format": "int8_tensorwise"}, {"per_channel": True}),
+    "transformer_blocks.0.attn.to_q": (
+        4,
+        ROTATED,
+        {"per_channel": True, "convrot": True},
+    ),
+    "transformer_blocks.0.img_mlp.gate_up": (
+        8,
+        ROTATED,
+        {"per_channel": True, "convrot": True},
+    ),
+    "transformer_blocks.0.img_mlp.out": (
+        4,
+        {"format": "int8_tensorwise"},
+        {"per_channel": True},
+    ),
     "transformer_blocks.1.img_mlp.gate_up": (8, {"format": "int8_tensorwise"}, {}),
 }
 
@@ -87,7 +105,12 @@ def exact_value(quantized, parameters):
     if parameters.convrot:
         rotation = _build_hadamard(parameters.convrot_groupsize, dtype=torch.float64)
         value = _rotate_weight(value, rotation, parameters.convrot_groupsize)
-    torch.testing.assert_close(value.float(), TensorWiseINT8Layout.dequantize(quantized, parameters), rtol=1e-5, atol=1e-6)
+    torch.testing.assert_close(
+        value.float(),
+        TensorWiseINT8Layout.dequantize(quantized, parameters),
+        rtol=1e-5,
+        atol=1e-6,
+    )
     return value.float()
 
 
@@ -173,7 +196,8 @@ def main():
     shutil.rmtree(args.out / "mflux_q4", ignore_errors=True)
     goldens = Goldens(args.out)
     model, tensors = random_transformer()
-    (args.out / "config.json").write_text(json.dumps(dict(model.config), indent=1, default=str) + "\n", encoding="utf-8")
+    config = {"_class_name": type(model).__name__, **CONFIG}
+    (args.out / "config.json").write_text(json.dumps(config) + "\n", encoding="utf-8")
     comfy_golden(goldens, args.out)
     gguf_goldens(goldens, args.out, tensors)
     mflux_golden(goldens, args.out, model, tensors)

@@ -18,12 +18,18 @@ import mlx.core as mx
 import torch
 from diffusers import AutoencoderKLQwenImage21, QwenImage21Transformer2DModel
 from gguf.tensor_mapping import get_tensor_name_map
-from mflux.models.qwen21.model.qwen21_text_encoder.text_encoder import QwenImage21TextEncoder
-from mflux.models.qwen21.model.qwen21_transformer.qwen_image21_transformer import QwenImage21Transformer
+from mflux.models.qwen21.model.qwen21_text_encoder.text_encoder import (
+    QwenImage21TextEncoder,
+)
+from mflux.models.qwen21.model.qwen21_transformer.qwen_image21_transformer import (
+    QwenImage21Transformer,
+)
 from mflux.models.qwen21.model.qwen21_vae.vae import QwenImage21VAE
 from mflux.models.qwen21.qwen21_initializer import Qwen21Initializer
 from mflux.models.qwen21.weights.qwen21_weight_mapping import Qwen21WeightMapping
-from mflux.models.qwen21.weights.qwen_image21_weight_definition import QwenImage21WeightDefinition
+from mflux.models.qwen21.weights.qwen_image21_weight_definition import (
+    QwenImage21WeightDefinition,
+)
 from mlx.utils import tree_flatten
 from transformers import Qwen3VLConfig, Qwen3VLForConditionalGeneration
 
@@ -47,7 +53,11 @@ TEXT = {
     "head_dim": 32,
     "intermediate_size": 32,
     "vocab_size": 64,
-    "rope_parameters": {"rope_type": "default", "mrope_section": [8, 4, 4], "rope_theta": 1e4},
+    "rope_parameters": {
+        "rope_type": "default",
+        "mrope_section": [8, 4, 4],
+        "rope_theta": 1e4,
+    },
 }
 VISION = {
     "depth": DEPTH,
@@ -65,7 +75,11 @@ class Reference:
 
     def __init__(self):
         transformer = QwenImage21Transformer2DModel(
-            num_layers=LAYERS, num_attention_heads=1, attention_head_dim=128, context_in_dim=64, mlp_ratio=1
+            num_layers=LAYERS,
+            num_attention_heads=1,
+            attention_head_dim=128,
+            context_in_dim=64,
+            mlp_ratio=1,
         )
         vae = AutoencoderKLQwenImage21(**VAE, latents_mean=[0.0] * 4, latents_std=[1.0] * 4)
         text = Qwen3VLForConditionalGeneration(Qwen3VLConfig(text_config=TEXT, vision_config=VISION))
@@ -76,7 +90,10 @@ class Reference:
         }
         # As the published file spells it, which older versions of transformers wrote.
         rope = TEXT["rope_parameters"]
-        self.configs["text_encoder"]["text_config"] |= {"rope_scaling": rope, "rope_theta": rope["rope_theta"]}
+        self.configs["text_encoder"]["text_config"] |= {
+            "rope_scaling": rope,
+            "rope_theta": rope["rope_theta"],
+        }
         self.tensors = {
             "transformer": transformer.state_dict(),
             "vae": vae.state_dict(),
@@ -122,7 +139,13 @@ def older_mflux_vae(reference):
     def older(name):
         name = name.replace("sampler.resample.1.", "sampler.conv.").replace(".gamma", ".weight")
         module, _, parameter = name.rpartition(".")
-        is_conv = module.rpartition(".")[2] in ("conv1", "conv2", "conv_in", "conv_out", "conv_shortcut")
+        is_conv = module.rpartition(".")[2] in (
+            "conv1",
+            "conv2",
+            "conv_in",
+            "conv_out",
+            "conv_shortcut",
+        )
         is_conv = is_conv or module in ("quant_conv", "post_quant_conv")
         return f"{module}.conv.{parameter}" if is_conv else name
 
@@ -138,7 +161,16 @@ def wan_modules():
     spec = importlib.util.spec_from_file_location("wan_video_vae", folder / "models" / "wan_video_vae.py")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    options = {key: VAE[key] for key in ("z_dim", "dim_mult", "num_res_blocks", "attn_scales", "temperal_downsample")}
+    options = {
+        key: VAE[key]
+        for key in (
+            "z_dim",
+            "dim_mult",
+            "num_res_blocks",
+            "attn_scales",
+            "temperal_downsample",
+        )
+    }
     return module.VideoVAE38_(dim=VAE["base_dim"], dec_dim=VAE["decoder_base_dim"], **options).state_dict()
 
 
@@ -147,7 +179,11 @@ def original_vae(reference):
 
     def order(name):
         # diffusers registers the attention of a middle block before its residual blocks, and Wan's in between.
-        place = {"mid_block.resnets.0": 0, "mid_block.attentions.0": 1, "mid_block.resnets.1": 2}
+        place = {
+            "mid_block.resnets.0": 0,
+            "mid_block.attentions.0": 1,
+            "mid_block.resnets.1": 2,
+        }
         return next((number for part, number in place.items() if part in name), None)
 
     ours = []
@@ -156,14 +192,29 @@ def original_vae(reference):
         while order(name) is not None and at and (order(ours[at - 1]) or 0) > order(name):
             at -= 1
         ours.insert(at, name)
-    blocks = {"encoder": "encoder.", "quant": "quant_conv", "post": "post_quant_conv", "decoder": "decoder."}
+    blocks = {
+        "encoder": "encoder.",
+        "quant": "quant_conv",
+        "post": "post_quant_conv",
+        "decoder": "decoder.",
+    }
     ours = [name for begin in blocks.values() for name in ours if name.startswith(begin)]
     wan = wan_modules()
     assert len(wan) == len(ours), (len(wan), len(ours))
-    ends = ("encoder.conv_in.", "decoder.conv_out.")  # which read and write patches in Wan 2.2
+    ends = (
+        "encoder.conv_in.",
+        "decoder.conv_out.",
+    )  # which read and write patches in Wan 2.2
     for theirs, name in zip(wan, ours):
-        channels = [list(shape[:2]) if len(shape) > 3 else list(shape[:1]) for shape in (wan[theirs].shape, reference.tensors["vae"][name].shape)]
-        assert name.startswith(ends) or channels[0] == channels[1], (theirs, name, channels)
+        channels = [
+            list(shape[:2]) if len(shape) > 3 else list(shape[:1])
+            for shape in (wan[theirs].shape, reference.tensors["vae"][name].shape)
+        ]
+        assert name.startswith(ends) or channels[0] == channels[1], (
+            theirs,
+            name,
+            channels,
+        )
     return changed(list(zip(wan, ours)))
 
 
@@ -173,7 +224,10 @@ def llama_text(reference):
     for name in reference.names("text_encoder"):
         if name.startswith("model.visual."):
             continue
-        theirs = table.get_name(name.replace("model.language_model.", "model."), try_suffixes=(".weight", ".bias"))
+        theirs = table.get_name(
+            name.replace("model.language_model.", "model."),
+            try_suffixes=(".weight", ".bias"),
+        )
         assert theirs, name
         pairs.append((theirs, name))
     return changed(pairs)
@@ -196,7 +250,10 @@ def llama_vision(reference):
             pairs.append((f"{merger[module]}.{parameter}", name))
         elif short == "patch_embed.proj.weight":
             theirs = table.get_name(f"visual.{short}", try_suffixes=(".weight",))
-            pairs += [(theirs, name.replace(".weight", ".0.weight")), (f"{theirs}.1", name.replace(".weight", ".1.weight"))]
+            pairs += [
+                (theirs, name.replace(".weight", ".0.weight")),
+                (f"{theirs}.1", name.replace(".weight", ".1.weight")),
+            ]
         else:
             theirs = table.get_name(f"visual.{short}", try_suffixes=(".weight", ".bias"))
             theirs = theirs or table.get_name(name, try_suffixes=(".weight", ".bias"))
@@ -212,7 +269,16 @@ def all_names():
     mapping, edit = Qwen21WeightMapping, QwenImage21WeightDefinition
     configs = reference.configs
     entries = [
-        ("mflux", "transformer", mapped_by_mflux(reference, "transformer", mapping.get_transformer_mapping(), lambda name: False)),
+        (
+            "mflux",
+            "transformer",
+            mapped_by_mflux(
+                reference,
+                "transformer",
+                mapping.get_transformer_mapping(),
+                lambda name: False,
+            ),
+        ),
         (
             "mflux",
             "text_encoder",
@@ -223,7 +289,16 @@ def all_names():
                 lambda name: name.startswith(("model.visual.", "lm_head.")),
             ),
         ),
-        ("mflux", "vae", mapped_by_mflux(reference, "vae", mapping.get_vae_mapping(), lambda name: ".time_conv." in name)),
+        (
+            "mflux",
+            "vae",
+            mapped_by_mflux(
+                reference,
+                "vae",
+                mapping.get_vae_mapping(),
+                lambda name: ".time_conv." in name,
+            ),
+        ),
         ("mflux, older", "vae", older_mflux_vae(reference)),
         (
             "mflux for edits",
@@ -238,9 +313,18 @@ def all_names():
         (
             "mflux for edits",
             "text_encoder",
-            saved_by_mflux_edit(reference, "text_encoder", QwenImage21TextEncoder(configs["text_encoder"]), edit.text_key),
+            saved_by_mflux_edit(
+                reference,
+                "text_encoder",
+                QwenImage21TextEncoder(configs["text_encoder"]),
+                edit.text_key,
+            ),
         ),
-        ("mflux for edits", "vae", saved_by_mflux_edit(reference, "vae", QwenImage21VAE(configs["vae"]), lambda name: name)),
+        (
+            "mflux for edits",
+            "vae",
+            saved_by_mflux_edit(reference, "vae", QwenImage21VAE(configs["vae"]), lambda name: name),
+        ),
         ("Wan", "vae", original_vae(reference)),
         ("llama.cpp", "text_encoder", llama_text(reference)),
         ("llama.cpp", "vision_encoder", llama_vision(reference)),
