@@ -127,7 +127,7 @@ TEST(Recognize, ConfigsOfOtherModelsAreRefused) {
               HasSubstr("\"FluxTransformer2DModel\""));
   EXPECT_THAT(message(R"({"_class_name": "AutoencoderKL"})", Component::kVae),
               HasSubstr("\"AutoencoderKL\""));
-  EXPECT_THAT(message(R"({"model_type": "qwen3_vl"})", Component::kTextEncoder), HasSubstr("\"qwen3_vl\""));
+  EXPECT_THAT(message(R"({"model_type": "gemma3"})", Component::kTextEncoder), HasSubstr("\"gemma3\""));
 }
 
 TEST(Variant, IsToldByTheIndexOrByZeroCondT) {
