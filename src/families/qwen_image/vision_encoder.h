@@ -12,7 +12,7 @@
 #include "core/checkpoint.h"
 #include "core/tensor.h"
 #include "model/image_grid.h"
-#include "model/patch_embed.h"
+#include "model/patches.h"
 #include "ops/ops.h"
 #include "weights/store.h"
 

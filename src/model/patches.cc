@@ -1,4 +1,4 @@
-#include "model/patch_embed.h"
+#include "model/patches.h"
 
 #include <fmt/format.h>
 
