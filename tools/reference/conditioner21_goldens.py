@@ -95,13 +95,13 @@ PROCESSOR = {
     "temporal_patch_size": 2,
 }
 RESOLUTION = 64
-# Width, height and channels of a prompt's pictures. Those with alpha have the size that they would be brought to, so that
-# the resize with alpha, which has goldens of its own, does not count here.
+# Width, height and channels of a prompt's pictures.
 ENCODED = {
     "text": ("a red circle", []),
     "empty": ("", []),
     "one": ("make it <image1> blue", [(80, 52, 3)]),
     "alpha": ("", [(64, 64, 4)]),
+    "clear": ("x", [(70, 41, 4), (30, 77, 4)]),
     "three": ("a photo\n", [(96, 32, 4), (50, 50, 3), (33, 90, 3)]),
 }
 SYSTEM = "<|im_start|>system\n{}<|im_end|>\n"

@@ -27,10 +27,8 @@ VisionPatches PatchesOf(const Image& image, ImageSize size, const VisionProcesso
          size.width, size.height, again.width, again.height, config.min_pixels, config.max_pixels,
          config.patch_size * config.merge_size);
   }
-  const bool fits = image.width == size.width && image.height == size.height;
-  return PreprocessForVision(
-      OverWhite(fits ? image : Resize(image, size.width, size.height, ResizeFilter::kLanczos, pool)), config,
-      pool);
+  return PreprocessForVision(OverWhite(Resize(image, size.width, size.height, ResizeFilter::kLanczos, pool)),
+                             config, pool);
 }
 
 }  // namespace

@@ -207,7 +207,7 @@ TEST(VisionConfig, IsThatOfQwen3Vl8bWhereNothingTells) {
     add("pos_embed.weight", {positions, 1});
     const TempFolder folder;
     const fs::path file = folder.Write("vision.safetensors", Safetensors(weights));
-    return ReadVisionEncoderConfig(Open(file, Component::kVisionEncoder));
+    return ReadVisionEncoderConfig(WeightStore(file, Component::kVisionEncoder));
   };
   const VisionEncoderConfig c = read(27, 3, 2304);
   EXPECT_EQ(c.depth, 27);
