@@ -226,7 +226,7 @@ void MlxOps::AddProjected(std::span<const GatedAddition> additions, const Tap& t
 }
 
 void MlxOps::AddGatedMlp(const GatedMlp& mlp, const Tap& tap) {
-  Array gate, up;
+  Array gate = Empty(*mlp.x, 1, mlp.up->weight.rows), up = gate;
   Project({.x = mlp.x,
            .norm = mlp.norm,
            .modulation = mlp.modulation,
