@@ -103,17 +103,17 @@ TEST_F(DebugCli, TheReferencesSigmasAreTaken) {
     return Run(all);
   };
   Arguments first = draw;
-  first.insert(first.end(), {"--sigmas", "1,0.6"});
+  first.insert(first.end(), {"--sigmas", "1,0.9,0.3"});  // the scheduler makes any two the same
   ASSERT_EQ(run(first).exit_code, 0);
   fs::rename(Path("debug_artifacts/own/cpp"), Path("debug_artifacts/own/ref"));
-  EXPECT_EQ(ReadJsonFile(Path("debug_artifacts/own/ref/manifest.json")).at("sigmas"), Json({1, 0.6}));
+  EXPECT_EQ(ReadJsonFile(Path("debug_artifacts/own/ref/manifest.json")).at("sigmas"), Json({1, 0.9, 0.3}));
   const RunResult again = run({"-q", "-o", "x.png"});
   EXPECT_EQ(again.exit_code, 0) << again.err;
   EXPECT_TRUE(Report("own").at("passed"));
-  EXPECT_EQ(run({"--sigmas", "1.0,0.60", "-q", "-o", "x.png"}).exit_code, 0);
-  const RunResult other = run({"--sigmas", "1,0.5", "-q", "-o", "x.png"});
+  EXPECT_EQ(run({"--sigmas", "1.0,0.90,.3", "-q", "-o", "x.png"}).exit_code, 0);
+  const RunResult other = run({"--sigmas", "1,0.5,0.3", "-q", "-o", "x.png"});
   EXPECT_EQ(other.exit_code, kUsage);
-  EXPECT_THAT(other.err, HasSubstr("the reference run has other sigmas (1,0.6)"));
+  EXPECT_THAT(other.err, HasSubstr("the reference run has other sigmas (1,0.9,0.3)"));
 }
 
 TEST_F(DebugCli, LookingDoesNotChangeThePicture) {

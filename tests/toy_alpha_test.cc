@@ -2,6 +2,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cmath>
 #include <map>
 
 #include "core/checkpoint.h"
@@ -30,10 +32,12 @@ Image Slope(int64_t width, int64_t height, int64_t channels) {
   return image;
 }
 
-// What the autoencoder was given.
+// What the autoencoder was given, and what it made.
 class SeenPixels : public CheckpointSink {
  public:
-  bool Wants(std::string_view name) const override { return name.starts_with("vae_image"); }
+  bool Wants(std::string_view name) const override {
+    return name.starts_with("vae_image") || name == "image";
+  }
   void OnCheckpoint(const std::string& name, const CheckpointView& view) override {
     const float* values = std::get<float*>(view.data);
     seen[name] = {view.shape, {values, values + ElementCount(view.shape)}};
@@ -89,6 +93,17 @@ TEST_F(ToyAlpha, IsDrawnShownAndSaved) {
   EXPECT_EQ(ReadPngText(folder_.path() / "a.png"), picture.png_text);
   EXPECT_FALSE(RecordOf(picture).contains("background"));
   EXPECT_THAT(picture.notes, IsEmpty());
+}
+
+TEST_F(ToyAlpha, IsRoundedAsColoursAre) {
+  SeenPixels seen;
+  const Picture picture = With(4).Generate(Request(), {.checkpoints = &seen});
+  ASSERT_EQ(seen.seen["image"].shape, (Shape{1, 4, 16, 32}));
+  for (size_t i = 0; i < picture.pixels.size(); ++i) {
+    const float value = seen.seen["image"].values[i % 4 * 32 * 16 + i / 4];
+    const float unit = std::clamp(value * 0.5f + 0.5f, 0.0f, 1.0f);
+    ASSERT_EQ(picture.pixels[i], std::nearbyint(unit * 255.0f)) << i;
+  }
 }
 
 TEST_F(ToyAlpha, ABackgroundIsLaidUnderIt) {

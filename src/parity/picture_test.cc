@@ -156,6 +156,7 @@ TEST(Pictures, OfRunsWithAlpha) {
   image[3 * 256] = 1;
   WriteNpy(run.path() / "image.npy", image.data(), {1, 4, 16, 16});
   Image png = WithChannels(Gradient(16, 16), 4);
+  std::fill_n(png.pixels.begin(), 3, uint8_t{255});  // white, so that on white nothing would be seen
   WritePng(ref.path() / "image.png", png, {});
   png.pixels[3] = 253;
   WritePng(run.path() / "image.png", png, {});
