@@ -11,6 +11,7 @@
 #include "files/json.h"
 #include "files/testing.h"
 #include "weights/binder.h"
+#include "weights/inspect/testing.h"
 
 namespace qwen_image {
 namespace {
@@ -109,6 +110,23 @@ TEST(ForeignWeightsRefused, StorageThatOnlyANoteTells) {
   const char* layers =
       R"("__metadata__":{"_quantization_metadata":"{\"layers\":{\"model.diffusion_model.x\":{\"format\":\"nvfp4\"}}}"},)";
   EXPECT_THAT(message(layers, ""), HasSubstr("is stored as \"nvfp4\""));
+}
+
+// The metadata know a layer by the name that it has in the file, which is not the model's.
+TEST(NotesInTheMetadata, AreFoundUnderTheNamesOfTheFile) {
+  const TempFolder folder;
+  const std::string layer = "model.layers.0.mlp.up_proj";
+  const Json layers = {{"layers", {{layer, {{"format", "int8_tensorwise"}, {"convrot", true}}}}}};
+  folder.Write("f.safetensors", WeightsBytes({{layer + ".weight", {"I8", {2, 256}, std::string(512, '\1')}},
+                                              {layer + ".weight_scale", Constant({2, 1}, 0.5f)},
+                                              {"model.embed_tokens.weight", Constant({2, 2}, 1)}},
+                                             {{"_quantization_metadata", layers.dump()}}));
+  const WeightStore store(folder.path() / "f.safetensors", Component::kTextEncoder);
+  const WeightTensor* tensor = store.Find("model.language_model.layers.0.mlp.up_proj.weight");
+  ASSERT_TRUE(tensor);
+  EXPECT_EQ(tensor->Format(), "I8 ×s R256");
+  // Every column of the rotation adds up to 1, so that ones stay ones.
+  EXPECT_EQ(tensor->Values(), std::vector<float>(512, 0.5f));
 }
 
 }  // namespace

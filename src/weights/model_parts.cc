@@ -78,6 +78,15 @@ fs::path OnlyWeightsIn(const fs::path& folder, Component component) {
        NameOf(component), JoinNames(files));
 }
 
+// The folder of a model's tokenizer; empty: there is none. Qwen-Image-2.1's is with the processor of its
+// pictures.
+fs::path TokenizerIn(const fs::path& root) {
+  if (IsFolder(root / "tokenizer")) return root / "tokenizer";
+  const fs::path processor = root / "processor";
+  return Exists(processor / "tokenizer_config.json") || Exists(processor / "tokenizer.json") ? processor
+                                                                                             : fs::path();
+}
+
 void FindInComfyFolder(const fs::path& root, ModelParts& parts) {
   for (const char* name : {"diffusion_models", "unet"}) {
     if (parts.transformer.empty()) parts.transformer = OnlyWeightsIn(root / name, Component::kTransformer);
@@ -86,15 +95,7 @@ void FindInComfyFolder(const fs::path& root, ModelParts& parts) {
     if (parts.text_encoder.empty()) parts.text_encoder = OnlyWeightsIn(root / name, Component::kTextEncoder);
   }
   if (parts.vae.empty()) parts.vae = OnlyWeightsIn(root / "vae", Component::kVae);
-}
-
-// The folder of a model's tokenizer; empty: there is none. Qwen-Image-2.1's is with the processor of its
-// pictures.
-fs::path TokenizerIn(const fs::path& root) {
-  if (IsFolder(root / "tokenizer")) return root / "tokenizer";
-  const fs::path processor = root / "processor";
-  return Exists(processor / "tokenizer_config.json") || Exists(processor / "tokenizer.json") ? processor
-                                                                                             : fs::path();
+  if (parts.tokenizer.empty()) parts.tokenizer = TokenizerIn(root);  // which ComfyUI itself has no folder for
 }
 
 void FindInFolder(const fs::path& root, ModelParts& parts) {

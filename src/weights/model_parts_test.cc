@@ -83,6 +83,18 @@ TEST(ModelParts, ATokenizerMayBeWithTheProcessor) {
   EXPECT_EQ(LocateModelParts(files).tokenizer, folder.path() / "processor");
 }
 
+TEST(ModelParts, ATokenizerMayLieBesideComfyUisFolders) {
+  const TempFolder folder;
+  for (const char* name :
+       {"diffusion_models/t.safetensors", "text_encoders/e.safetensors", "vae/v.safetensors"})
+    folder.Write(name, "");
+  EXPECT_THAT(MessageFor(folder.path()), HasSubstr("missing: tokenizer."));
+  folder.Write("processor/tokenizer.json", "{}");
+  const ModelParts parts = FindModelParts({folder.path()});
+  EXPECT_EQ(parts.tokenizer, folder.path() / "processor");
+  EXPECT_EQ(parts.transformer, folder.path() / "diffusion_models/t.safetensors");
+}
+
 TEST(ModelParts, ListsAllMissingComponents) {
   const TempFolder folder;
   WriteModel(folder, "QwenImagePipeline");

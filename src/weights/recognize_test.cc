@@ -61,6 +61,7 @@ TEST(Recognize, OtherModelsAreNamed) {
   // ones.
   const std::pair<std::vector<std::string>, const char*> cases[] = {
       {{"time_text_embed.addition_t_embedding.weight", "txt_norm.weight"}, "Qwen-Image-Layered"},
+      {{"control_img_in.weight", "control_blocks.0.attn.to_q.weight"}, "a ControlNet"},
       {{"context_embedder.weight", "single_transformer_blocks.0.attn.to_q.weight"},
        "Flux or one of its kind"},
       {{"model.diffusion_model.double_blocks.0.img_attn.qkv.weight"}, "Flux or one of its kind"},

@@ -218,24 +218,21 @@ def original_vae(reference):
     return changed(list(zip(wan, ours)))
 
 
-def llama_text(reference):
-    table = get_tensor_name_map(gguf.MODEL_ARCH.QWEN3VL, LAYERS)
+def llama_text(names, layers):
+    table = get_tensor_name_map(gguf.MODEL_ARCH.QWEN3VL, layers)
     pairs = []
-    for name in reference.names("text_encoder"):
+    for name in names:
         if name.startswith("model.visual."):
             continue
-        theirs = table.get_name(
-            name.replace("model.language_model.", "model."),
-            try_suffixes=(".weight", ".bias"),
-        )
+        theirs = table.get_name(name.replace("model.language_model.", "model."), try_suffixes=(".weight", ".bias"))
         assert theirs, name
         pairs.append((theirs, name))
     return changed(pairs)
 
 
-def llama_vision(reference):
+def llama_vision(names, depth, deepstack):
     """What llama.cpp's converter does beside the table: two frames, the mergers' numbers, the last merger's names."""
-    table = get_tensor_name_map(gguf.MODEL_ARCH.MMPROJ, DEPTH)
+    table = get_tensor_name_map(gguf.MODEL_ARCH.MMPROJ, depth)
     constant = {key.name: text for key, text in gguf.TENSOR_NAMES.items()}
     merger = {
         "merger.norm": constant["V_POST_NORM"],
@@ -243,24 +240,26 @@ def llama_vision(reference):
         "merger.linear_fc2": constant["V_MMPROJ"].format(bid=2),
     }
     pairs = []
-    for name in reference.names("text_encoder", "model.visual."):
+    for name in names:
         short = name.removeprefix("model.visual.")
+        if short == name:
+            continue
         module, _, parameter = short.rpartition(".")
         if module in merger:
             pairs.append((f"{merger[module]}.{parameter}", name))
         elif short == "patch_embed.proj.weight":
             theirs = table.get_name(f"visual.{short}", try_suffixes=(".weight",))
-            pairs += [
-                (theirs, name.replace(".weight", ".0.weight")),
-                (f"{theirs}.1", name.replace(".weight", ".1.weight")),
-            ]
+            stem = name.removesuffix("weight")
+            pairs += [(theirs, f"{stem}0.weight"), (f"{theirs}.1", f"{stem}1.weight")]
         else:
             theirs = table.get_name(f"visual.{short}", try_suffixes=(".weight", ".bias"))
             theirs = theirs or table.get_name(name, try_suffixes=(".weight", ".bias"))
             assert theirs, name
-            for place, block in reversed(list(enumerate(DEEPSTACK))):
-                theirs = theirs.replace(f"v.deepstack.{place}.", f"v.deepstack.block{block}.")
-            pairs.append((theirs.replace(".block", "."), name))
+            for place, block in enumerate(deepstack):
+                if theirs.startswith(f"v.deepstack.{place}."):
+                    theirs = theirs.replace(f".{place}.", f".{block}.", 1)
+                    break
+            pairs.append((theirs, name))
     return changed(pairs)
 
 
@@ -326,8 +325,8 @@ def all_names():
             saved_by_mflux_edit(reference, "vae", QwenImage21VAE(configs["vae"]), lambda name: name),
         ),
         ("Wan", "vae", original_vae(reference)),
-        ("llama.cpp", "text_encoder", llama_text(reference)),
-        ("llama.cpp", "vision_encoder", llama_vision(reference)),
+        ("llama.cpp", "text_encoder", llama_text(reference.names("text_encoder"), LAYERS)),
+        ("llama.cpp", "vision_encoder", llama_vision(reference.names("text_encoder"), DEPTH, DEEPSTACK)),
     ]
     official = {component: reference.names(component) for component in ("transformer", "text_encoder", "vae")}
     return official, entries

@@ -92,6 +92,21 @@ def comfy_quant_int8(tensors, per_row):
     return comfy_quant(tensors, TensorWiseINT8Layout, {"format": "int8_tensorwise"}, per_channel=per_row)
 
 
+def comfy_quant_int8_rotated(tensors):
+    """ConvRot. The usual groups are of 256 values; where these do not divide the rows, the largest that do."""
+    from comfy_kitchen.tensor import TensorWiseINT8Layout
+
+    stored = {}
+    for name, tensor in tensors.items():
+        group = next((size for size in (256, 64, 16, 4) if tensor.shape[-1] % size == 0), None)
+        settings, options = {"format": "int8_tensorwise"}, {"per_channel": True}
+        if group and is_matrix(name, tensor):
+            settings |= {"convrot": True, "convrot_groupsize": group}
+            options |= {"convrot": True, "convrot_groupsize": group}
+        stored |= comfy_quant({name: tensor}, TensorWiseINT8Layout, settings, **options)
+    return stored
+
+
 def quanto_int8(tensors):
     """optimum-quanto's state dict: a scale per row, and activation scales that are never used."""
     from optimum.quanto import freeze, qint8, quantize
@@ -162,6 +177,11 @@ def forms():
         "comfy_quant_fp8": ("comfy-kitchen", comfy_quant_fp8, {"text_encoder": comfy_quant_fp8}),
         "comfy_quant_int8": ("comfy-kitchen", int8, {}),
         "comfy_quant_int8_row": ("comfy-kitchen", int8_row, {"prefix": PREFIX}),
+        "comfy_quant_int8_convrot": (
+            "comfy-kitchen",
+            comfy_quant_int8_rotated,
+            {"text_encoder": comfy_quant_int8_rotated},
+        ),
         "quanto_int8": ("optimum-quanto", quanto_int8, {}),
     }
     for name, (tool, transformer, options) in comfy.items():
