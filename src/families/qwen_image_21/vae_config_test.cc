@@ -84,7 +84,7 @@ TEST(VaeWeights, AllThatIsMissingOrMisshapenIsListed) {
                     HasSubstr("encoder.down_blocks.1.resnets.0.norm1.gamma is missing"),
                     HasSubstr("decoder.up_blocks.2.upsampler.resample.1.bias is missing"),
                     HasSubstr("quant_conv.weight has shape [10, 9, 1, 1], expected [10, 10, 1, 1]"),
-                    HasSubstr("decoder.conv_out.weight has shape [4, 1, 2, 3, 3], expected [4, 2, 1, 3, 3]"),
+                    HasSubstr("decoder.conv_out.weight has shape [4, 1, 2, 3, 3], expected [4, 2, 3, 3]"),
                     HasSubstr("decoder.up_blocks.4.upsampler.resample.1.weight is not expected")));
 }
 

@@ -57,13 +57,9 @@ class VaeBinder : public VaeBlockBinder {
     return resnets;
   }
 
-  // Plain convolutions; some tools write them as those of the video model they come from, with one temporal
-  // slice. GGUF has four dimensions, and folds the first two of five.
-  Shape CausalShape(const std::string& name, int64_t out, int64_t in, int64_t kernel) const override {
-    const WeightTensor* stored = store().Find(name + ".weight");
-    const bool sliced =
-        stored && (stored->shape().size() == 5 || stored->shape() == Shape{out * in, 1, kernel, kernel});
-    return sliced ? Shape{out, in, 1, kernel, kernel} : Shape{out, in, kernel, kernel};
+  // Plain convolutions. The binder drops the one temporal slice that some tools write.
+  Shape CausalShape(const std::string&, int64_t out, int64_t in, int64_t kernel) const override {
+    return {out, in, kernel, kernel};
   }
 
   const VaeConfig& config_;
