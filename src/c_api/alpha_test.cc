@@ -92,9 +92,10 @@ TEST_F(CAlpha, PreviewsAreWhatTheCallbackTakes) {
 TEST_F(CAlpha, InputsHaveThreeOrFourChannels) {
   GenerateRequest same;
   same.prompt = "a toy";
-  same.init_image = Image{32, 16, std::vector<uint8_t>(32 * 16 * 4, 60), 4};
+  const std::vector<uint8_t> grey(32 * 16 * 4, 60);
+  const uint8_t* const pixels = grey.data();
+  same.init_image = Image{32, 16, grey, 4};
   const RequestHandle request = Request();
-  const uint8_t* pixels = same.init_image->pixels.data();
   ASSERT_EQ(qwen_image_request_set_init_pixels(request.get(), 32, 16, 4, pixels), QWEN_IMAGE_OK);
   EXPECT_EQ(PixelsOf(Draw(pipeline_, request)), DrawWith(same));
   const RequestHandle rgb = Request();
