@@ -176,5 +176,19 @@ TEST_F(DoctorCli, WrongUsage) {
   EXPECT_EQ(Doctor({kTiny, "--frobnicate"}).exit_code, kUsage);
 }
 
+// What is true of Qwen-Image-2.1 and not of the older models.
+TEST_F(DoctorCli, KnowsTheNewerFamily) {
+  const fs::path model = kSource / "tests/goldens/models/21-micro";
+  const Json diagnosis = Describe({model.string()}, kUsable);
+  EXPECT_EQ(diagnosis["what"], "Qwen-Image-2.1, variant 2.1");
+  EXPECT_THAT(Findings(diagnosis), AllOf(HasSubstr("all of a prompt is used, up to 8192 positions"),
+                                         HasSubstr("not for commercial"), HasSubstr("vision tower: there"),
+                                         Not(HasSubstr("512 tokens"))));
+  // The same tensors, and no index that speaks for them.
+  const std::string transformer = (model / "transformer/diffusion_pytorch_model.safetensors").string();
+  EXPECT_THAT(Findings(Describe({model.string(), "--transformer", transformer}, kUsable)),
+              HasSubstr("cannot tell the base model from Turbo"));
+}
+
 }  // namespace
 }  // namespace qwen_image

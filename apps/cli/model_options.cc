@@ -76,9 +76,7 @@ void AddModelOptions(CLI::App& command, ModelFiles& files) {
           "that has one, or llama.cpp's mmproj file")
       ->group(group);
   command.add_option("--tokenizer", files.tokenizer, "The same for the tokenizer (a folder)")->group(group);
-  command
-      .add_option("--variant", files.variant,
-                  "What the model is, where its files do not tell: qwen-image, edit, edit-2509, edit-2511")
+  command.add_option("--variant", files.variant, "What the model is, where its files do not tell")
       ->check(CLI::IsMember(KnownVariants()))
       ->group(group);
   command

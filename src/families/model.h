@@ -83,6 +83,7 @@ struct ModelTraits {
   std::vector<double> sigmas;
   Geometry geometry;
   int64_t max_prompt_tokens = 0;  // the most that max_sequence_length may be
+  bool cuts_prompts = true;       // at max_sequence_length; else all of a prompt is used
   // The sizes of an edit's pictures. `repairs`: a part of the only one is drawn anew, or it gets margins.
   // Throws Error kUsage if this model does not edit, or not so many pictures.
   std::function<std::vector<EditInputSizes>(std::span<const ImageSize> inputs, bool repairs)> plan_edit;

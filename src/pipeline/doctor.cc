@@ -212,9 +212,12 @@ class Doctor {
            "fp8 without scales: rounded to 3 bits; a Lightning LoRA on it may show a grid");
     }
     Note(Health::kNote, "prompt",
-         fmt::format(
-             "{} tokens of a prompt are used, --max-sequence-length allows up to {}; a cut is reported",
-             GenerateRequest().max_sequence_length, traits.max_prompt_tokens));
+         traits.cuts_prompts
+             ? fmt::format(
+                   "{} tokens of a prompt are used, --max-sequence-length allows up to {}; a cut is reported",
+                   GenerateRequest().max_sequence_length, traits.max_prompt_tokens)
+             : fmt::format("all of a prompt is used, up to {} positions together with its pictures",
+                           traits.max_prompt_tokens));
   }
 
   bool HasPlainFp8() const {

@@ -78,6 +78,7 @@ void QwenImage21Model::SetTraits(const ModelParts& parts) {
   if (!traits_.sigmas.empty()) traits_.defaults.steps = static_cast<int64_t>(traits_.sigmas.size());
   traits_.geometry = GeometryOf(autoencoder_.vae().config());
   traits_.max_prompt_tokens = kPositions;
+  traits_.cuts_prompts = false;
   traits_.plan_edit = [this](std::span<const ImageSize> inputs, bool) {
     return PlanEdit(inputs, edit_area_);
   };
