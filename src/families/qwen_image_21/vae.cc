@@ -1,9 +1,7 @@
-// The VAE's forward passes, whole and in tiles. Weights: vae_weights.cc.
+// The VAE's forward passes. Weights: vae_weights.cc.
 #include "families/qwen_image_21/vae.h"
 
 #include <utility>
-
-#include "core/fail.h"
 
 namespace qwen_image::qwen_image_21 {
 namespace {
@@ -13,34 +11,13 @@ class VaePass : public VaeBlockPass {
   using VaeBlockPass::VaeBlockPass;
 
   Array Encode(const VaeWeights& weights, const Array& image, const Tap& tap) {
-    const VaeWeights::Encoder& w = weights.encoder;
-    const Tap encoder = tap.Under("encoder.");
-    Array x = ops_.Convolve(w.conv_in, image, false);
-    Show(encoder, "conv_in", x);
-    for (size_t i = 0; i < w.down_blocks.size(); ++i) {
-      compute_.Continue(i, w.down_blocks.size());
-      Run(w.down_blocks[i], x, encoder.Under("down_blocks.", static_cast<int64_t>(i), ""));
-    }
-    Run(w.mid_block, x, encoder.Under("mid_block"));
-    x = Head(w.norm_out, w.conv_out, x, encoder);
-    Array moments = ops_.Convolve(weights.quant_conv, x, 1, 0);
-    Show(tap, "quant_conv", moments);
-    return moments;
+    return EncodeWith(weights, image, tap,
+                      [&](const auto& block, Array& x, const Tap& block_tap) { Run(block, x, block_tap); });
   }
 
   Array Decode(const VaeWeights& weights, const Array& latents, const Tap& tap) {
-    const VaeWeights::Decoder& w = weights.decoder;
-    const Tap decoder = tap.Under("decoder.");
-    Array z = ops_.Convolve(weights.post_quant_conv, latents, 1, 0);
-    Show(tap, "post_quant_conv", z);
-    Array x = ops_.Convolve(w.conv_in, z, false);
-    Show(decoder, "conv_in", x);
-    Run(w.mid_block, x, decoder.Under("mid_block"));
-    for (size_t i = 0; i < w.up_blocks.size(); ++i) {
-      compute_.Continue(i, w.up_blocks.size());
-      Run(w.up_blocks[i], x, decoder.Under("up_blocks.", static_cast<int64_t>(i), ""));
-    }
-    return Head(w.norm_out, w.conv_out, x, decoder);
+    return DecodeWith(weights, latents, tap,
+                      [&](const auto& block, Array& x, const Tap& block_tap) { Run(block, x, block_tap); });
   }
 
  private:
@@ -75,84 +52,21 @@ class VaePass : public VaeBlockPass {
 }  // namespace
 
 Vae::Vae(WeightStore store)
-    : config_(ReadVaeConfig(store)), store_(std::move(store)), weights_(config_, store_) {}
+    : WanVae(std::move(store)), config_(ReadVaeConfig(store_)), weights_(config_, store_) {}
 
-void Vae::ReleasePages() const {
-  backend_->Release();
-  store_.ReleasePages();
+WanVae::Form Vae::form() const {
+  return {.scale = config_.scale_factor(),
+          .z_dim = config_.z_dim,
+          .channels = kPictureChannels,
+          .clamps_tiles = true};
 }
 
-Tensor Vae::DecodeTile(const Tensor& latents, const Compute& compute, const Tap& tap) const {
-  const std::unique_ptr<Ops> ops = backend_->Start(compute);
-  Tensor image;
-  ops->Run([&] {
-    const Array decoded = VaePass(*ops, compute).Decode(weights_, ops->FromPicture(latents), tap);
-    image = ops->ToPicture(decoded, Frames::kNone);
-  });
-  return image;
+Array Vae::RunEncoder(Ops& ops, const Compute& compute, const Array& image, const Tap& tap) const {
+  return VaePass(ops, compute).Encode(weights_, image, tap);
 }
 
-Tensor Vae::EncodeTile(const Tensor& image, const Compute& compute, const Tap& tap) const {
-  const std::unique_ptr<Ops> ops = backend_->Start(compute);
-  Tensor moments;
-  ops->Run([&] {
-    const Array encoded = VaePass(*ops, compute).Encode(weights_, ops->FromPicture(image), tap);
-    moments = ops->ToPicture(encoded, Frames::kOne);
-  });
-  return moments;
-}
-
-Tensor Vae::Decode(const Tensor& latents, const Compute& compute, const Tap& tap) const {
-  Tensor image = DecodeTile(latents, compute, tap);
-  store_.ThrowIfDamaged();
-  ClampPixels(image);
-  return image;
-}
-
-Tensor Vae::DecodeTiled(const Tensor& latents, const VaeTiling& tiling, const Compute& compute) const {
-  const int64_t scale = config_.scale_factor(), height = latents.dim(3) * scale,
-                width = latents.dim(4) * scale;
-  CheckTiling(tiling, scale);
-  if (height <= tiling.min_size && width <= tiling.min_size) return Decode(latents, compute);
-  Tensor image({1, kPictureChannels, height, width});
-  ProcessTiles(
-      latents, DecodedTiles(tiling, scale),
-      [&](const Tensor& tile, int64_t index, int64_t count) {
-        return DecodeTile(tile, compute.ForPass(index, count), {});
-      },
-      image);
-  store_.ThrowIfDamaged();
-  ClampPixels(image);
-  return image;
-}
-
-void Vae::CheckSides(const Tensor& image) const {
-  if (image.dim(2) % config_.scale_factor() == 0 && image.dim(3) % config_.scale_factor() == 0) return;
-  Fail(ErrorKind::kUsage, "the VAE encodes pictures whose sides are multiples of {}, not {}x{}",
-       config_.scale_factor(), image.dim(3), image.dim(2));
-}
-
-Tensor Vae::Encode(const Tensor& image, const Compute& compute, const Tap& tap) const {
-  CheckSides(image);
-  Tensor moments = EncodeTile(image, compute, tap);
-  store_.ThrowIfDamaged();
-  return moments;
-}
-
-Tensor Vae::EncodeTiled(const Tensor& image, const VaeTiling& tiling, const Compute& compute) const {
-  const int64_t scale = config_.scale_factor();
-  CheckTiling(tiling, scale);
-  CheckSides(image);
-  if (image.dim(2) <= tiling.min_size && image.dim(3) <= tiling.min_size) return Encode(image, compute);
-  Tensor moments({1, 2 * config_.z_dim, 1, image.dim(2) / scale, image.dim(3) / scale});
-  ProcessTiles(
-      image, EncodedTiles(tiling, scale),
-      [&](const Tensor& tile, int64_t index, int64_t count) {
-        return EncodeTile(tile, compute.ForPass(index, count), {});
-      },
-      moments);
-  store_.ThrowIfDamaged();
-  return moments;
+Array Vae::RunDecoder(Ops& ops, const Compute& compute, const Array& latents, const Tap& tap) const {
+  return VaePass(ops, compute).Decode(weights_, latents, tap);
 }
 
 }  // namespace qwen_image::qwen_image_21

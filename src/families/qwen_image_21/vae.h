@@ -7,14 +7,11 @@
 #pragma once
 
 #include <cstdint>
-#include <memory>
 #include <optional>
 #include <vector>
 
-#include "core/checkpoint.h"
-#include "core/tensor.h"
-#include "families/qwen_image/vae_blocks.h"
-#include "model/tiles.h"
+#include "families/wan_vae.h"
+#include "families/wan_vae_blocks.h"
 #include "ops/ops.h"
 #include "weights/store.h"
 
@@ -86,37 +83,20 @@ struct VaeWeights {
   Decoder decoder;
 };
 
-class Vae {
+class Vae final : public WanVae {
  public:
   explicit Vae(WeightStore store);
 
   const VaeConfig& config() const { return config_; }
-  const WeightStore& store() const { return store_; }
-
-  // Latents [1, z_dim, 1, h, w] (already × std + mean) → picture [1, 4, 16h, 16w] in [−1, 1].
-  Tensor Decode(const Tensor& latents, const Compute& compute, const Tap& tap = {}) const;
-  // The same tile by tile, if it is larger than a tile: little memory for large pictures.
-  Tensor DecodeTiled(const Tensor& latents, const VaeTiling& tiling, const Compute& compute) const;
-
-  // Picture [1, 4, h, w] in [−1, 1] → the posterior's moments [1, 2 · z_dim, 1, h / 16, w / 16]: means, then
-  // log-variances.
-  Tensor Encode(const Tensor& image, const Compute& compute, const Tap& tap = {}) const;
-  Tensor EncodeTiled(const Tensor& image, const VaeTiling& tiling, const Compute& compute) const;
-
   const VaeWeights& weights() const { return weights_; }
-  void UseBackend(std::shared_ptr<Backend> backend) { backend_ = std::move(backend); }
-  void ReleasePages() const;  // see MappedFile; also the device's copies
 
  private:
-  // Without clamping: the whole picture, or one tile of it.
-  Tensor DecodeTile(const Tensor& latents, const Compute& compute, const Tap& tap) const;
-  Tensor EncodeTile(const Tensor& image, const Compute& compute, const Tap& tap) const;
-  void CheckSides(const Tensor& image) const;
+  Form form() const override;
+  Array RunEncoder(Ops& ops, const Compute& compute, const Array& image, const Tap& tap) const override;
+  Array RunDecoder(Ops& ops, const Compute& compute, const Array& latents, const Tap& tap) const override;
 
   VaeConfig config_;
-  WeightStore store_;
   VaeWeights weights_;
-  std::shared_ptr<Backend> backend_ = CpuBackend();
 };
 
 }  // namespace qwen_image::qwen_image_21

@@ -1,4 +1,4 @@
-// The parts that the VAEs of Qwen-Image and of Qwen-Image-2.1 have in common: their weights and their forward
+// The parts that all VAEs made from the video model Wan have in common: their weights and their forward
 // passes.
 #pragma once
 
@@ -58,12 +58,18 @@ class VaeBlockBinder {
   WeightBinder binder_;
 };
 
-// A pass through encoder or decoder: every method is a module's forward.
+// A pass through encoder or decoder: every method is a module's forward. How a block of a level is run is the
+// family's: `run(block, x, tap)`.
 class VaeBlockPass {
  public:
   VaeBlockPass(Ops& ops, const Compute& compute) : ops_(ops), compute_(compute) {}
 
  protected:
+  template <typename Weights, typename RunBlock>
+  Array EncodeWith(const Weights& weights, const Array& image, const Tap& tap, const RunBlock& run);
+  template <typename Weights, typename RunBlock>
+  Array DecodeWith(const Weights& weights, const Array& latents, const Tap& tap, const RunBlock& run);
+
   // Without conv_shortcut x is written to, else it gets new memory.
   void Run(const VaeResidualBlock& w, Array& x, const Tap& tap);
   void Run(const VaeAttentionBlock& w, Array& x, const Tap& tap);
@@ -85,7 +91,39 @@ class VaeBlockPass {
   const Compute& compute_;
 };
 
-// To [−1, 1]; NaN stays NaN.
-void ClampPixels(Tensor& image);
+template <typename Weights, typename RunBlock>
+Array VaeBlockPass::EncodeWith(const Weights& weights, const Array& image, const Tap& tap,
+                               const RunBlock& run) {
+  const auto& w = weights.encoder;
+  const Tap encoder = tap.Under("encoder.");
+  Array x = ops_.Convolve(w.conv_in, image, false);
+  Show(encoder, "conv_in", x);
+  for (size_t i = 0; i < w.down_blocks.size(); ++i) {
+    compute_.Continue(i, w.down_blocks.size());
+    run(w.down_blocks[i], x, encoder.Under("down_blocks.", static_cast<int64_t>(i), ""));
+  }
+  Run(w.mid_block, x, encoder.Under("mid_block"));
+  x = Head(w.norm_out, w.conv_out, x, encoder);
+  Array moments = ops_.Convolve(weights.quant_conv, x, 1, 0);
+  Show(tap, "quant_conv", moments);
+  return moments;
+}
+
+template <typename Weights, typename RunBlock>
+Array VaeBlockPass::DecodeWith(const Weights& weights, const Array& latents, const Tap& tap,
+                               const RunBlock& run) {
+  const auto& w = weights.decoder;
+  const Tap decoder = tap.Under("decoder.");
+  Array z = ops_.Convolve(weights.post_quant_conv, latents, 1, 0);
+  Show(tap, "post_quant_conv", z);
+  Array x = ops_.Convolve(w.conv_in, z, false);
+  Show(decoder, "conv_in", x);
+  Run(w.mid_block, x, decoder.Under("mid_block"));
+  for (size_t i = 0; i < w.up_blocks.size(); ++i) {
+    compute_.Continue(i, w.up_blocks.size());
+    run(w.up_blocks[i], x, decoder.Under("up_blocks.", static_cast<int64_t>(i), ""));
+  }
+  return Head(w.norm_out, w.conv_out, x, decoder);
+}
 
 }  // namespace qwen_image

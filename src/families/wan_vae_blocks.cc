@@ -1,4 +1,4 @@
-#include "families/qwen_image/vae_blocks.h"
+#include "families/wan_vae_blocks.h"
 
 #include <algorithm>
 #include <array>
@@ -125,12 +125,6 @@ void VaeBlockPass::End(Array& x, const Tap& tap) {
   Show(tap, "", x);
   ops_.Finish(std::array{&x});
   compute_.cancel.ThrowIfCancelled();
-}
-
-void ClampPixels(Tensor& image) {
-  std::transform(image.data(), image.data() + image.size(), image.data(), [](float v) {
-    return v < -1.0f ? -1.0f : v > 1.0f ? 1.0f : v;
-  });
 }
 
 }  // namespace qwen_image
