@@ -9,6 +9,7 @@
 
 #include "core/checkpoint.h"
 #include "core/tensor.h"
+#include "families/qwen_decoder.h"
 #include "model/prompt_images.h"
 #include "ops/ops.h"
 #include "weights/store.h"
@@ -27,6 +28,14 @@ struct TextEncoderConfig {
   std::vector<int64_t> mrope_section;  // how the axes of a position (t, h, w, t, …) share the frequencies
 
   int64_t head_dim() const { return hidden_size / num_attention_heads; }
+  DecoderShape decoder() const {
+    return {.hidden_size = hidden_size,
+            .intermediate_size = intermediate_size,
+            .heads = num_attention_heads,
+            .kv_heads = num_key_value_heads,
+            .head_dim = head_dim(),
+            .eps = rms_norm_eps};
+  }
 };
 
 // From config.json in both of its shapes, flat or with a nested text_config; without one, from GGUF's
@@ -35,27 +44,14 @@ TextEncoderConfig ReadTextEncoderConfig(const WeightStore& store);
 
 // The weights where they lie, under transformers' names.
 struct TextEncoderWeights {
-  struct SelfAttention {
-    Linear q_proj, k_proj, v_proj, o_proj;
-  };
-  struct Mlp {
-    Linear gate_proj, up_proj, down_proj;
-  };
-  struct Layer {
-    std::vector<float> input_layernorm;
-    SelfAttention self_attn;
-    std::vector<float> post_attention_layernorm;
-    Mlp mlp;
-  };
-
   // Throws Error kBadInput that lists all that is missing or does not fit.
   TextEncoderWeights(const TextEncoderConfig& config, WeightStore& store, Precision precision);
 
   WeightMatrix embed_tokens;  // [vocab_size, hidden_size]
-  std::vector<Layer> layers;
+  std::vector<DecoderLayer> layers;
   std::vector<float> norm;
 
-  std::vector<const Linear*> AllLayers() const;
+  std::vector<const Linear*> AllLayers() const { return LayersOf(layers); }
 };
 
 class TextEncoder {
@@ -75,9 +71,6 @@ class TextEncoder {
     return Encode(input_ids, &images, compute, tap);
   }
 
-  struct RopeTables {
-    Tensor cos, sin;  // [tokens, head_dim / 2]
-  };
   const TextEncoderWeights& weights() const { return weights_; }
   void UseBackend(std::shared_ptr<Backend> backend) { backend_ = std::move(backend); }
   Backend& backend() const { return *backend_; }

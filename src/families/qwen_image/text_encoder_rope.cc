@@ -7,7 +7,7 @@
 
 namespace qwen_image {
 
-TextEncoder::RopeTables TextEncoder::MakeRope(const std::vector<int64_t>& position_ids) const {
+RopeTables TextEncoder::MakeRope(const std::vector<int64_t>& position_ids) const {
   const auto tokens = static_cast<int64_t>(position_ids.size()) / 3;
   const int64_t half = config_.head_dim() / 2;
   RopeTables rope{Tensor({tokens, half}), Tensor({tokens, half})};

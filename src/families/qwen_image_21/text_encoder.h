@@ -10,6 +10,7 @@
 
 #include "core/checkpoint.h"
 #include "core/tensor.h"
+#include "families/qwen_decoder.h"
 #include "model/prompt_images.h"
 #include "ops/ops.h"
 #include "weights/store.h"
@@ -28,44 +29,33 @@ struct TextEncoderConfig {
   double rope_theta = 5e6;
   std::array<int64_t, 3> mrope_section = {};  // how many frequencies follow time, height and width
 
-  int64_t q_width() const { return num_attention_heads * head_dim; }
-  int64_t kv_width() const { return num_key_value_heads * head_dim; }
+  DecoderShape decoder() const {
+    return {.hidden_size = hidden_size,
+            .intermediate_size = intermediate_size,
+            .heads = num_attention_heads,
+            .kv_heads = num_key_value_heads,
+            .head_dim = head_dim,
+            .eps = rms_norm_eps};
+  }
 };
 
 // From config.json, with a nested text_config or flat; without one, from GGUF's metadata and the shapes of
 // the tensors. Throws Error kBadInput.
 TextEncoderConfig ReadTextEncoderConfig(const WeightStore& store);
 
-struct RopeTables {
-  Tensor cos, sin;  // [tokens, head_dim / 2]
-};
 // Interleaved M-RoPE: frequencies follow time, height, width, time, … in turn, until an axis has its share;
 // time has the rest. Throws Error kUsage if a position is too large for an exact float.
 RopeTables MakeRope(const TextEncoderConfig& config, std::span<const int64_t> position_ids /*[3, tokens]*/);
 
 // The weights where they lie, under transformers' names.
 struct TextEncoderWeights {
-  struct SelfAttention {
-    Linear q_proj, k_proj, v_proj, o_proj;
-    std::vector<float> q_norm, k_norm;  // [head_dim]
-  };
-  struct Mlp {
-    Linear gate_proj, up_proj, down_proj;
-  };
-  struct Layer {
-    std::vector<float> input_layernorm;
-    SelfAttention self_attn;
-    std::vector<float> post_attention_layernorm;
-    Mlp mlp;
-  };
-
   // Throws Error kBadInput that lists all that is missing or does not fit.
   TextEncoderWeights(const TextEncoderConfig& config, WeightStore& store, Precision precision);
 
   WeightMatrix embed_tokens;  // [vocab_size, hidden_size]
-  std::vector<Layer> layers;
+  std::vector<DecoderLayer> layers;
 
-  std::vector<const Linear*> AllLayers() const;
+  std::vector<const Linear*> AllLayers() const { return LayersOf(layers); }
 };
 
 class TextEncoder {
