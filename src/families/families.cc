@@ -1,6 +1,9 @@
+#include <fmt/format.h>
+
 #include <algorithm>
 
 #include "families/family.h"
+#include "model/tokenizer.h"
 
 namespace qwen_image {
 
@@ -20,6 +23,11 @@ std::vector<const Family*>& All() {
 }
 
 }  // namespace
+
+std::string Family::ExamineTokenizer(const ModelParts& parts) const {
+  return fmt::format("{} tokens{}", Tokenizer(parts.tokenizer).vocabulary_size(),
+                     parts.tokenizer == parts.text_encoder ? ", inside the text encoder's file" : "");
+}
 
 std::span<const Family* const> Families() { return All(); }
 

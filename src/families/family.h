@@ -69,7 +69,7 @@ class Family {
   virtual std::unique_ptr<Model> Open(const ModelParts& parts, const ModelFiles& files,
                                       const ModelOptions& options) const = 0;
   virtual std::unique_ptr<ModelPart> OpenPart(const ModelParts& parts, Component component) const = 0;
-  virtual std::string ExamineTokenizer(const ModelParts& parts) const = 0;  // in a few words
+  virtual std::string ExamineTokenizer(const ModelParts& parts) const;  // in a few words
   virtual void CheckFit(const OpenedParts& opened, const std::filesystem::path& root) const = 0;  // all three
 
   // Which variant of the family it is. `asked`: what the user says; empty: nothing. `pipelines`: what the

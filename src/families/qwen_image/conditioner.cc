@@ -4,7 +4,6 @@
 #include <utility>
 
 #include "core/fail.h"
-#include "families/qwen_image/parts_fit.h"
 #include "kernels/resize.h"
 
 namespace qwen_image {
@@ -12,34 +11,9 @@ namespace qwen_image {
 QwenImageConditioner::QwenImageConditioner(const ModelParts& parts, const EditModel& edit,
                                            Precision precision)
     : edit_(edit),
-      precision_(precision),
       tokenizer_(parts.tokenizer),
-      text_encoder_(WeightStore(parts.text_encoder, Component::kTextEncoder), precision),
-      vision_path_(parts.vision_encoder),
+      encoders_(parts, precision),
       vision_processor_(ReadVisionProcessorConfig(parts.root / "processor")) {}
-
-void QwenImageConditioner::Place(const DeviceChoice& choice) {
-  device_ = choice;
-  text_encoder_.UseBackend(MakeBackend(choice));
-}
-
-const VisionEncoder& QwenImageConditioner::vision_encoder() const {
-  const std::lock_guard lock(vision_mutex_);
-  if (!vision_encoder_) {
-    VisionEncoder opened(WeightStore(vision_path_, Component::kVisionEncoder), precision_);
-    CheckVisionFits(opened, text_encoder_.config());
-    vision_encoder_.emplace(std::move(opened));
-    vision_encoder_->UseBackend(MakeBackend(device_));
-  }
-  return *vision_encoder_;
-}
-
-void QwenImageConditioner::ReleasePages() const {
-  text_encoder_.ReleasePages();
-  WithOpenedVisionEncoder([](const VisionEncoder* vision) {
-    if (vision) vision->ReleasePages();
-  });
-}
 
 EncodedPrompt QwenImageConditioner::Tokenize(const std::string& text, const SeenPictures& pictures,
                                              const PromptOptions& options) const {
@@ -86,7 +60,7 @@ SeenPictures QwenImageConditioner::Look(std::span<const Image> images, std::span
 }
 
 void QwenImageConditioner::Embed(SeenPictures& pictures, const Compute& compute, const Tap& tap) const {
-  const VisionEncoder& vision = vision_encoder();
+  const VisionEncoder& vision = encoders_.vision();
   pictures.features.push_back(vision.Encode(pictures.pixel_values, pictures.grids, compute, tap));
   vision.store().ThrowIfDamaged();
 }
@@ -97,13 +71,13 @@ Tensor QwenImageConditioner::Encode(const EncodedPrompt& prompt, const SeenPictu
   Tensor hidden_states;
   if (pictures.any()) {
     const PromptImages images{pictures.features.front(), pictures.grids, prompt.image_token,
-                              vision_encoder().config().spatial_merge_size};
+                              encoders_.vision().config().spatial_merge_size};
     if (on_positions) on_positions(GetRopeIndex(prompt.ids, &images));
-    hidden_states = text_encoder_.Encode(prompt.ids, images, compute, tap);
+    hidden_states = encoders_.text().Encode(prompt.ids, images, compute, tap);
   } else {
-    hidden_states = text_encoder_.Encode(prompt.ids, compute, tap);
+    hidden_states = encoders_.text().Encode(prompt.ids, compute, tap);
   }
-  text_encoder_.store().ThrowIfDamaged();
+  encoders_.text().store().ThrowIfDamaged();
   return hidden_states;
 }
 

@@ -19,14 +19,4 @@ void CheckPartsFit(const TextEncoderConfig& text_encoder, const TransformerConfi
   }
 }
 
-void CheckVisionFits(const VisionEncoder& vision_encoder, const TextEncoderConfig& text_encoder) {
-  if (vision_encoder.config().out_hidden_size != text_encoder.hidden_size) {
-    Fail(ErrorKind::kBadInput,
-         "{}: the vision encoder's output is {} wide, but the text encoder {}; they belong to different "
-         "models",
-         vision_encoder.store().path().string(), vision_encoder.config().out_hidden_size,
-         text_encoder.hidden_size);
-  }
-}
-
 }  // namespace qwen_image

@@ -6,7 +6,6 @@
 #include "families/qwen_image/text_encoder.h"
 #include "families/qwen_image/transformer.h"
 #include "families/qwen_image/vae.h"
-#include "families/qwen_image/vision_encoder.h"
 
 namespace qwen_image {
 
@@ -14,7 +13,5 @@ namespace qwen_image {
 // kBadInput.
 void CheckPartsFit(const TextEncoderConfig& text_encoder, const TransformerConfig& transformer,
                    const VaeConfig& vae, const std::filesystem::path& root);
-// The same for the vision encoder, which only edits need.
-void CheckVisionFits(const VisionEncoder& vision_encoder, const TextEncoderConfig& text_encoder);
 
 }  // namespace qwen_image

@@ -33,47 +33,12 @@ VisionPatches PatchesOf(const Image& image, ImageSize size, const VisionProcesso
 
 }  // namespace
 
-void CheckVisionFits(const VisionEncoder& vision_encoder, const TextEncoderConfig& text_encoder) {
-  if (vision_encoder.config().out_hidden_size != text_encoder.hidden_size) {
-    Fail(ErrorKind::kBadInput,
-         "{}: the vision encoder's output is {} wide, but the text encoder {}; they belong to different "
-         "models",
-         vision_encoder.store().path().string(), vision_encoder.config().out_hidden_size,
-         text_encoder.hidden_size);
-  }
-}
-
 QwenImage21Conditioner::QwenImage21Conditioner(const ModelParts& parts, Precision precision)
-    : precision_(precision),
-      tokenizer_(parts.tokenizer),
-      text_encoder_(WeightStore(parts.text_encoder, Component::kTextEncoder), precision),
-      vision_path_(parts.vision_encoder),
+    : tokenizer_(parts.tokenizer),
+      encoders_(parts, precision),
       vision_processor_(ReadVisionProcessorConfig(parts.root / "processor", kPublishedProcessor)) {}
 
-void QwenImage21Conditioner::Place(const DeviceChoice& choice) {
-  device_ = choice;
-  text_encoder_.UseBackend(MakeBackend(choice));
-}
-
-const VisionEncoder& QwenImage21Conditioner::vision_encoder() const {
-  const std::lock_guard lock(vision_mutex_);
-  if (!vision_encoder_) {
-    VisionEncoder opened(WeightStore(vision_path_, Component::kVisionEncoder), precision_);
-    CheckVisionFits(opened, text_encoder_.config());
-    vision_encoder_.emplace(std::move(opened));
-    vision_encoder_->UseBackend(MakeBackend(device_));
-  }
-  return *vision_encoder_;
-}
-
 int64_t QwenImage21Conditioner::image_token() const { return tokenizer_.TokenId(kImageToken); }
-
-void QwenImage21Conditioner::ReleasePages() const {
-  text_encoder_.ReleasePages();
-  WithOpenedVisionEncoder([](const VisionEncoder* vision) {
-    if (vision) vision->ReleasePages();
-  });
-}
 
 EncodedPrompt QwenImage21Conditioner::Tokenize(const std::string& text, const SeenPictures& pictures,
                                                const PromptOptions& options) const {
@@ -106,7 +71,7 @@ SeenPictures QwenImage21Conditioner::Look(std::span<const Image> images,
 }
 
 void QwenImage21Conditioner::Embed(SeenPictures& pictures, const Compute& compute, const Tap& tap) const {
-  const VisionEncoder& vision = vision_encoder();
+  const VisionEncoder& vision = encoders_.vision();
   pictures.features = vision.Encode(pictures.pixel_values, pictures.grids, compute, tap);
   vision.store().ThrowIfDamaged();
 }
@@ -117,14 +82,14 @@ Tensor QwenImage21Conditioner::Encode(const EncodedPrompt& prompt, const SeenPic
   Tensor hidden_states;
   if (pictures.any()) {
     const PromptImages images{pictures.features.front(), pictures.grids, prompt.image_token,
-                              vision_encoder().config().spatial_merge_size};
+                              encoders_.vision().config().spatial_merge_size};
     if (on_positions) on_positions(GetRopeIndex(prompt.ids, &images));
     hidden_states =
-        text_encoder_.Encode(prompt.ids, images, std::span(pictures.features).subspan(1), compute, tap);
+        encoders_.text().Encode(prompt.ids, images, std::span(pictures.features).subspan(1), compute, tap);
   } else {
-    hidden_states = text_encoder_.Encode(prompt.ids, compute, tap);
+    hidden_states = encoders_.text().Encode(prompt.ids, compute, tap);
   }
-  text_encoder_.store().ThrowIfDamaged();
+  encoders_.text().store().ThrowIfDamaged();
   return hidden_states;
 }
 

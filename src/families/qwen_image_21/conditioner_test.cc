@@ -116,12 +116,12 @@ TEST_F(ConditionerTest, RefusesPicturesThatTheVisionEncoderWouldSeeAtAnotherSize
 TEST_F(ConditionerTest, OpensTheVisionEncoderOnDemand) {
   const QwenImage21Conditioner conditioner = Load(kGoldens / "micro");
   const auto opened = [&] {
-    return conditioner.WithOpenedVisionEncoder([](const VisionEncoder* v) { return v != nullptr; });
+    return conditioner.encoders().WithOpenedVision([](const VisionEncoder* v) { return v != nullptr; });
   };
   EXPECT_FALSE(opened());
   conditioner.NeedVision();
   EXPECT_TRUE(opened());
-  conditioner.ReleasePages();
+  conditioner.encoders().ReleasePages();
 }
 
 TEST_F(ConditionerTest, RefusesAVisionEncoderOfAnotherWidth) {

@@ -1,72 +1,51 @@
 // Qwen-Image-2.1 as a family: how its files are opened and examined.
-#include "families/family.h"
-
 #include <fmt/format.h>
 
 #include <algorithm>
 
-#include "core/fail.h"
+#include "families/component_part.h"
 #include "families/qwen_image_21/config_files.h"
 #include "families/qwen_image_21/model.h"
 #include "families/qwen_image_21/vocabulary.h"
-#include "model/tokenizer.h"
 #include "weights/recognize.h"
 
 namespace qwen_image {
 namespace qwen_image_21 {
 namespace {
 
-class TransformerPart final : public ModelPart {
+class TransformerPart final : public ComponentPart<Transformer> {
  public:
-  explicit TransformerPart(const ModelParts& parts)
-      : transformer(WeightStore(parts.transformer, Component::kTransformer)) {}
-  const WeightStore& store() const override { return transformer.store(); }
+  using ComponentPart::ComponentPart;
   std::string Summary() const override {
-    const TransformerConfig& c = transformer.config();
+    const TransformerConfig& c = opened().config();
     return fmt::format("{} blocks, {} heads of {}", c.num_layers, c.num_attention_heads,
                        c.attention_head_dim);
   }
-  Json Config() const override {
-    return store().config().is_object() ? store().config() : TransformerConfigJson(transformer.config());
-  }
-
-  Transformer transformer;
+  Json ConfigOfTensors() const override { return TransformerConfigJson(opened().config()); }
 };
 
-class TextEncoderPart final : public ModelPart {
+class TextEncoderPart final : public ComponentPart<TextEncoder> {
  public:
-  explicit TextEncoderPart(const ModelParts& parts)
-      : text_encoder(WeightStore(parts.text_encoder, Component::kTextEncoder)) {}
-  const WeightStore& store() const override { return text_encoder.store(); }
+  using ComponentPart::ComponentPart;
   std::string Summary() const override {
-    const TextEncoderConfig& c = text_encoder.config();
+    const TextEncoderConfig& c = opened().config();
     return fmt::format("{} layers of {}, {} tokens", c.num_hidden_layers, c.hidden_size, c.vocab_size);
   }
-  Json Config() const override {
-    return store().config().is_object() ? store().config()
-                                        : TextEncoderConfigJson(text_encoder.config(), store());
-  }
-
-  TextEncoder text_encoder;
+  Json ConfigOfTensors() const override { return TextEncoderConfigJson(opened().config(), store()); }
 };
 
-class VaePart final : public ModelPart {
+class VaePart final : public ComponentPart<Vae> {
  public:
-  explicit VaePart(const ModelParts& parts) : vae(WeightStore(parts.vae, Component::kVae)) {}
-  const WeightStore& store() const override { return vae.store(); }
+  using ComponentPart::ComponentPart;
   std::string Summary() const override {
-    const VaeConfig& c = vae.config();
+    const VaeConfig& c = opened().config();
     return fmt::format("{} latent channels, {} and {} wide", c.z_dim, c.base_dim, c.decoder_base_dim);
   }
-  Json Config() const override {
-    return store().config().is_object() ? store().config() : VaeConfigJson(vae.config());
-  }
-
-  Vae vae;
+  Json ConfigOfTensors() const override { return VaeConfigJson(opened().config()); }
 };
 
 const TextEncoderConfig& TextConfigOf(const OpenedParts& opened) {
-  return static_cast<const TextEncoderPart&>(*opened.text_encoder).text_encoder.config();
+  return static_cast<const TextEncoderPart&>(*opened.text_encoder).opened().config();
 }
 
 class QwenImage21 final : public Family {
@@ -93,28 +72,13 @@ class QwenImage21 final : public Family {
   }
 
   std::unique_ptr<ModelPart> OpenPart(const ModelParts& parts, Component component) const override {
-    switch (component) {
-      case Component::kTransformer:
-        return std::make_unique<TransformerPart>(parts);
-      case Component::kTextEncoder:
-        return std::make_unique<TextEncoderPart>(parts);
-      case Component::kVae:
-        return std::make_unique<VaePart>(parts);
-      case Component::kVisionEncoder:
-        break;  // a part of the text encoder
-    }
-    Fail(ErrorKind::kInternal, "the {} is no part by itself", NameOf(component));
-  }
-
-  std::string ExamineTokenizer(const ModelParts& parts) const override {
-    return fmt::format("{} tokens{}", Tokenizer(parts.tokenizer).vocabulary_size(),
-                       parts.tokenizer == parts.text_encoder ? ", inside the text encoder's file" : "");
+    return OpenPartOf<TransformerPart, TextEncoderPart, VaePart>(parts, component);
   }
 
   void CheckFit(const OpenedParts& opened, const std::filesystem::path& root) const override {
     CheckPartsFit(TextConfigOf(opened),
-                  static_cast<const TransformerPart&>(*opened.transformer).transformer.config(),
-                  static_cast<const VaePart&>(*opened.vae).vae.config(), root);
+                  static_cast<const TransformerPart&>(*opened.transformer).opened().config(),
+                  static_cast<const VaePart&>(*opened.vae).opened().config(), root);
   }
 
   VariantInfo TellVariant(const ModelParts& parts, const OpenedParts&, const std::string& asked,
@@ -140,20 +104,8 @@ class QwenImage21 final : public Family {
 
   void ExamineVision(const ModelParts& parts, const OpenedParts& opened, bool,
                      std::vector<HealthFinding>& findings) const override {
-    const auto note = [&](Health health, std::string text) {
-      findings.push_back({health, "vision tower", std::move(text)});
-    };
-    try {
-      WeightStore store(parts.vision_encoder, Component::kVisionEncoder);
-      if (store.tensors().empty()) return note(Health::kNote, "not there; edits need it");
-      const VisionEncoder vision(std::move(store));
-      CheckVisionFits(vision, TextConfigOf(opened));
-      const VisionEncoderConfig& c = vision.config();
-      note(Health::kGood, fmt::format("there: {} blocks of {}", c.depth, c.hidden_size));
-    } catch (const Error& error) {
-      if (error.kind() != ErrorKind::kBadInput) throw;
-      note(Health::kWarning, "edits will not work: " + error.message());
-    }
+    const HealthFinding missing{Health::kNote, "vision tower", "not there; edits need it"};
+    ExamineVisionOf<VisionEncoder>(parts, TextConfigOf(opened), missing, findings);
   }
 
   Json ModelIndex(const VariantInfo& variant, bool) const override {

@@ -1,12 +1,8 @@
 #include "families/qwen_image_21/model.h"
 
-#include <algorithm>
-
 #include "core/fail.h"
-#include "families/family.h"
 #include "families/qwen_image_21/edit_sizes.h"
 #include "families/qwen_image_21/vocabulary.h"
-#include "mlx/weight_forms.h"
 
 namespace qwen_image::qwen_image_21 {
 namespace {
@@ -47,25 +43,15 @@ void CheckPartsFit(const TextEncoderConfig& text_encoder, const TransformerConfi
 
 QwenImage21Model::QwenImage21Model(const ModelParts& parts, const ModelFiles& files,
                                    const ModelOptions& options)
-    : precision_(options.precision),
-      own_defaults_(ReadModelDefaults(parts.root)),
+    : ComponentModel(parts, files, options),
       variant_(RecognizeVariant(parts, files.variant)),
       variant_name_(variant_.certain ? NameOf(variant_.variant) : ""),
-      edit_area_(own_defaults_.vae_area.value_or(kOfficialArea)),
-      conditioner_(parts, options.precision),
-      denoiser_(WeightStore(parts.transformer, Component::kTransformer), LoraSet(files.loras),
-                options.precision),
-      autoencoder_(WeightStore(parts.vae, Component::kVae)) {
+      edit_area_(own_defaults_.vae_area.value_or(kOfficialArea)) {
   SetTraits(parts);
   denoiser_.UseImageToken(conditioner_.image_token());
-  Transformer& transformer = denoiser_.transformer();
-  CheckPartsFit(conditioner_.text_encoder().config(), transformer.config(), autoencoder_.vae().config(),
-                parts.root);
-  const DeviceChoice choice = ChooseDevice(options.device);
-  if (options.check_memory) CheckDeviceMemory(choice);
-  conditioner_.Place(choice);
-  transformer.UseBackend(MakeBackend(choice));
-  autoencoder_.vae().UseBackend(MakeBackend(choice));
+  CheckPartsFit(conditioner_.encoders().text().config(), denoiser_.transformer().config(),
+                autoencoder_.vae().config(), parts.root);
+  Place(options);
 }
 
 void QwenImage21Model::SetTraits(const ModelParts& parts) {
@@ -85,18 +71,6 @@ void QwenImage21Model::SetTraits(const ModelParts& parts) {
   traits_.note_on_size = NoteOnSize;
 }
 
-DeviceChoice QwenImage21Model::ChooseDevice(Device device) const {
-  DeviceChoice choice{device, precision_};
-  if (device == Device::kCpu) return choice;
-  // On the device, where weights may be wider than in their files.
-  const int64_t encoder = UseOfWeights(conditioner_.text_encoder().weights().AllLayers()).device_bytes();
-  const int64_t denoiser = UseOfWeights(denoiser_.transformer().weights().AllLayers()).device_bytes();
-  const int64_t vae = autoencoder_.vae().store().total_bytes();
-  choice.total_bytes = encoder + denoiser + vae;
-  choice.largest_stage_bytes = std::max({encoder, denoiser, vae});
-  return choice;
-}
-
 const Vocabulary& QwenImage21Model::vocabulary() const { return kQwenImage21Vocabulary; }
 
 std::string QwenImage21Model::id() const {
@@ -113,52 +87,18 @@ bool QwenImage21Model::published_size() const {
   return config.num_layers == 32 && config.inner_dim() == 4096;
 }
 
-const WeightStore* QwenImage21Model::StoreOf(Component component) const {
-  switch (component) {
-    case Component::kTextEncoder:
-      return &conditioner_.text_encoder().store();
-    case Component::kTransformer:
-      return &denoiser_.transformer().store();
-    case Component::kVae:
-      return &autoencoder_.vae().store();
-    case Component::kVisionEncoder:
-      break;
-  }
-  return conditioner_.WithOpenedVisionEncoder(
-      [](const VisionEncoder* vision) { return vision ? &vision->store() : nullptr; });
-}
-
 MemoryNeed QwenImage21Model::EstimateMemory(const Workload& workload) const {
   const Transformer& transformer = denoiser_.transformer();
   const Vae& vae = autoencoder_.vae();
   int64_t prefix = workload.prompt_tokens;
   for (const EditInputSizes& sizes : workload.references)
     prefix += traits_.geometry.GridOf(sizes.vae).tokens();
-  return {.encode = conditioner_.text_encoder().store().total_bytes(),
+  return {.encode = conditioner_.encoders().text().store().total_bytes(),
           .denoise = transformer.total_bytes() +
                      TransformerWorkspace(transformer.config(), prefix,
                                           traits_.geometry.GridOf(workload.picture).tokens()),
           .decode = vae.store().total_bytes() + VaeWorkspace(vae.config(), traits_.geometry, workload),
           .denoise_more = prefix * PrefixCacheBytes(transformer.config(), Keeping::kFloat32)};
-}
-
-MlxWeightUse QwenImage21Model::WeightsOnDevice() const {
-  return conditioner_.WithOpenedVisionEncoder([&](const VisionEncoder* vision) {
-    std::vector<const Linear*> layers = conditioner_.text_encoder().weights().AllLayers();
-    const auto add = [&](const std::vector<const Linear*>& more) {
-      layers.insert(layers.end(), more.begin(), more.end());
-    };
-    if (vision) add(vision->weights().AllLayers());
-    add(denoiser_.transformer().weights().AllLayers());
-    return UseOfWeights(layers);
-  });
-}
-
-void QwenImage21Model::ReleasePages(std::optional<Component> component) const {
-  const auto meant = [&](Component one) { return !component || *component == one; };
-  if (meant(Component::kTextEncoder)) conditioner_.ReleasePages();
-  if (meant(Component::kTransformer)) denoiser_.transformer().ReleasePages();
-  if (meant(Component::kVae)) autoencoder_.vae().ReleasePages();
 }
 
 }  // namespace qwen_image::qwen_image_21
