@@ -188,6 +188,11 @@ TEST_F(DoctorCli, KnowsTheNewerFamily) {
   const std::string transformer = (model / "transformer/diffusion_pytorch_model.safetensors").string();
   EXPECT_THAT(Findings(Describe({model.string(), "--transformer", transformer}, kUsable)),
               HasSubstr("cannot tell the base model from Turbo"));
+
+  fs::copy(model, folder_.path() / "model", fs::copy_options::recursive);
+  fs::remove_all(folder_.path() / "model/processor");
+  EXPECT_THAT(Findings(Describe({(folder_.path() / "model").string()}, kNotUsable)),
+              HasSubstr("broken tokenizer: is missing; it is usually processor/tokenizer.json"));
 }
 
 }  // namespace

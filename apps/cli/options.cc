@@ -120,13 +120,15 @@ void AddDrawOptions(CLI::App& command, GenerateOptions& o) {
           "black, …); \"transparent\" keeps it as it is (the default)")
       ->group(kPicture);
   command
-      .add_option("--latents", o.latents,
-                  "Initial noise from a .npy file: packed [1,S,64] or [1,1,16,h/8,w/8], float32")
+      .add_option(
+          "--latents", o.latents,
+          "Initial noise from a .npy file, float32: packed [1,tokens,64], or latents [1,1,16,h/8,w/8] (2.1: "
+          "[1,1,64,h/16,w/16])")
       ->group(kPicture);
 
   command
       .add_option("--max-sequence-length", o.max_sequence_length,
-                  "Prompt tokens that are used, at most 1024 (default: 512)")
+                  "Prompt tokens that are used, at most 1024 (default: 512); Qwen-Image-2.1 uses all of them")
       ->group(kPrompt);
   command
       .add_flag("--reference-special-tokens", o.reference_special_tokens,
@@ -148,7 +150,7 @@ void AddDrawOptions(CLI::App& command, GenerateOptions& o) {
   AddMachineOptions(command, o.precision, o.device, o.threads, o.ignore_memory);
   command
       .add_option("--vae-tiling", o.vae_tiling,
-                  "Decode in tiles to save memory: auto (above 1536x1536), on, off")
+                  "Decode in tiles to save memory: auto (above 1536x1536; 2.1: above 1152x1024), on, off")
       ->check(CLI::IsMember({"auto", "on", "off"}))
       ->group(kMachine);
   command

@@ -92,6 +92,11 @@ Plan MakePlan(const Family& family, const ModelParts& parts, const ConvertOption
     file["scale"] = lora.scale;
     plan.sources["loras"].push_back(std::move(file));
   }
+  if (opened.text_encoder && parts.vision_encoder != parts.text_encoder) {
+    plan.notes.push_back(fmt::format(
+        "the vision tower is a file of its own and is not converted; edits go on to need --vision-encoder {}",
+        parts.vision_encoder.string()));
+  }
   if (opened.transformer && opened.text_encoder && opened.vae) family.CheckFit(opened, parts.root);
   CollectNotes(plan);
   plan.variant = family.TellVariant(parts, opened, files.variant, {}, nullptr);

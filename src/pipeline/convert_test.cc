@@ -21,6 +21,7 @@ using ::testing::Contains;
 using ::testing::Each;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 const fs::path kSource = QWEN_IMAGE_SOURCE_DIR;
 const fs::path kTiny = kSource / "models/tiny";
@@ -273,6 +274,16 @@ TEST_F(ConvertModelTest, ConvertingAgainChangesNothing) {
         "vae/diffusion_pytorch_model.safetensors", "transformer/config.json"}) {
     EXPECT_TRUE(ReadBytes(Out("q4") / file) == ReadBytes(Out("again") / file)) << file;
   }
+}
+
+TEST_F(ConvertModelTest, AVisionTowerInAFileOfItsOwnStaysThere) {
+  ModelFiles source = kTiny;
+  const ConvertOptions options{.to = {.dtype = DType::kF32}, .only = {Component::kTextEncoder}};
+  EXPECT_THAT(Convert(source, "with", options).notes, Not(Contains(HasSubstr("vision tower"))));
+  source.vision_encoder = kTiny / "text_encoder/model.safetensors";
+  EXPECT_THAT(Convert(source, "without", options).notes,
+              Contains(AllOf(HasSubstr("the vision tower is a file of its own and is not converted"),
+                             HasSubstr("--vision-encoder " + source.vision_encoder.string()))));
 }
 
 // A LoRA that is merged draws what it draws when it is applied at run time.

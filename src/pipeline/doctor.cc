@@ -23,7 +23,6 @@ class Doctor {
   Diagnosis Run() {
     found_.available_memory = AvailableMemory();
     if (!Locate()) return std::move(found_);
-    family_ = &FamilyFor(parts_);
     ExamineParts();
     if (opened_.transformer) ExamineVariant();
     if (opened_.transformer && !files_.loras.empty()) ExamineLoras();
@@ -60,6 +59,7 @@ class Doctor {
       found_.what = "not a model that can be used";
       return false;
     }
+    family_ = &FamilyFor(parts_);
     for (const MissingPart& missing : MissingParts(parts_)) {
       found_.parts.push_back(
           {.name = missing.name, .path = {}, .health = Health::kBroken, .text = "missing"});
@@ -68,14 +68,14 @@ class Doctor {
     return true;
   }
 
-  static std::string MissingText(const MissingPart& missing) {
-    static const std::map<std::string, std::string> kUsualFiles = {
+  std::string MissingText(const MissingPart& missing) const {
+    const std::map<std::string, std::string> usual_files = {
         {"transformer", "transformer/diffusion_pytorch_model.safetensors"},
         {"text_encoder", "text_encoder/model.safetensors"},
         {"vae", "vae/diffusion_pytorch_model.safetensors"},
-        {"tokenizer", "tokenizer/tokenizer.json"},
+        {"tokenizer", fmt::format("{}/tokenizer.json", family_->tokenizer_folder())},
         {"scheduler", "scheduler/scheduler_config.json"}};
-    return fmt::format("is missing; it is usually {}{}", kUsualFiles.at(missing.name),
+    return fmt::format("is missing; it is usually {}{}", usual_files.at(missing.name),
                        missing.option.empty() ? "" : fmt::format(", or name it with {}", missing.option));
   }
 
