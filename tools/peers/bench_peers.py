@@ -15,6 +15,7 @@ from pathlib import Path
 import lines as what
 import machine
 import report
+import tables
 from engine import Engine
 from measurements import Measurements
 from models import PROJECT, Models
@@ -115,7 +116,7 @@ def measure_once(line, contestant, variant, measurements):
         say(f"{name}: FAILED: {error}")
         return
     measurements.add(line.name, contestant.who, variant.name, measured)
-    figures = ", ".join(f"{key} {report.human(key, value)}" for key, value in measured.figures.items())
+    figures = ", ".join(f"{key} {tables.human(key, value)}" for key, value in measured.figures.items())
     disturbed = (
         f"; DISTURBED by {measured.conditions['foreign_cores']} cores of others' work"
         if machine.is_disturbed(measured.conditions)
