@@ -30,7 +30,9 @@ def parse_arguments():
     parser = argparse.ArgumentParser(
         prog="./run bench --peers", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--only", action="append", metavar="NAME", help="a line, or all of a group: 21; may be given several times")
+    parser.add_argument(
+        "--only", action="append", metavar="NAME", help="a line, or 21 for those of 2.1; may be given several times"
+    )
     parser.add_argument("--list", action="store_true", help="the names of the lines, and how long they take")
     parser.add_argument("--report", action="store_true", help="only write the documents from what was measured")
     parser.add_argument(

@@ -53,8 +53,8 @@ def blocks(side, text_tokens):
 
 
 def later_step(side, text_tokens):
-    """Qwen-Image-2.1: a pass on the target's tokens alone, as the pipeline's steps behind the first with use_kv_cache. The
-    text's keys and values, which no picture has a part in, come from a first step on a small one."""
+    """Qwen-Image-2.1: a pass on the target's tokens alone, as the pipeline's steps behind the first with use_kv_cache.
+    The text's keys and values, which no picture has a part in, come from a first step on a small one."""
     import torch
     from diffusers.models.transformers.transformer_qwenimage21 import QwenImage21KVCache
 

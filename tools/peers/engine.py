@@ -57,8 +57,8 @@ class Engine:
         return done, figures
 
     def blocks(self, count, side, precision, bf16=False, steps=4, threads=None, reference=None, figure="step"):
-        """Steps of a model of COUNT blocks; a short text encoder and a narrow VAE do the rest. REFERENCE: an edit of a picture of
-        that side."""
+        """Steps of a model of COUNT blocks; a short text encoder and a narrow VAE do the rest. REFERENCE: an edit of a
+        picture of that side."""
         models = self.models
         transformer = models.transformer_bf16(count) if bf16 else models.transformer(count)
         text_encoder, vae = models.short_text_encoder(), models.small_vae()

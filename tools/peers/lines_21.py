@@ -1,5 +1,5 @@
-"""What is measured of Qwen-Image-2.1. Its steps behind the first find the keys and values of prompt and references ready, so
-these are what is compared."""
+"""What is measured of Qwen-Image-2.1. Its steps behind the first find the keys and values of prompt and references
+ready, so these are what is compared."""
 
 import os
 

@@ -1,7 +1,7 @@
 """The weights that are measured: full-size layers with random values, as many as a measurement needs.
 
-Everything is made from the 4-bit files that tools/synthetic writes. What is there already is used again. The class is of the
-older models; models_21.py has what is different in Qwen-Image-2.1.
+Everything is made from the 4-bit files that tools/synthetic writes. What is there already is used again.
+The class is of the older models; models_21.py has what is different in Qwen-Image-2.1.
 """
 
 import argparse

@@ -7,7 +7,7 @@ class Models21(Models):
     family = write_model.model_21
     short_text_layers = 3  # the vision tower adds to as many
     narrow_vae = {"base_dim": 8, "decoder_base_dim": 8}
-    # The template puts 14 tokens before the prompt's 18 that are dropped after the text encoder, 3 that are not, and 5 after.
+    # The template puts 17 tokens before the prompt's 18, of which 14 are dropped after the text encoder, and 5 after.
     text_tokens = 26
     unread = ("model.visual.",)
 

@@ -59,8 +59,8 @@ def read(descriptor):
 
 def run(command, until=None, env=None, terminal=False, data_limit=None):
     """Runs COMMAND to its end, or until a line fits UNTIL: what comes after is of no interest and may take minutes.
-    TERMINAL: the program believes that it writes to one, and shows its progress as it comes. DATA_LIMIT: bytes that it may
-    have in its own memory, without mapped files (RLIMIT_DATA)."""
+    TERMINAL: the program believes that it writes to one, and shows its progress as it comes. DATA_LIMIT: bytes that it
+    may have in its own memory, without mapped files (RLIMIT_DATA)."""
     command = [str(word) for word in command]
     ours, theirs = pty.openpty() if terminal else os.pipe()
     limit = (lambda: resource.setrlimit(resource.RLIMIT_DATA, (data_limit, data_limit))) if data_limit else None

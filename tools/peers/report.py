@@ -7,7 +7,16 @@ import machine
 import targets
 from lines import ENGINE, FAST, GROWTH_BLOCKS, OPENVINO
 from openvino_peer import FORCED
-from tables import disturbed_text, engine_command, line_table, machine_text, table, target_table, versions, whole_picture_text
+from tables import (
+    disturbed_text,
+    engine_command,
+    line_table,
+    machine_text,
+    table,
+    target_table,
+    versions,
+    whole_picture_text,
+)
 
 PAGE = Path(__file__).resolve().parent / "page.md"  # the words around the tables
 NAME = "benchmarks.md"

@@ -82,7 +82,12 @@ def line_table(m, line, figures):
         rows.append([who + mark, variant + note(records[-1]), *cells, str(len(records)), load])
     for who in dict.fromkeys(r["who"] for r in m.records if r["line"] == line and "failed" in r):
         rows.append([who, f"failed: {targets.reason(m, line, who)}", *[""] * (len(figures) + 2)])
-    names = {"step": "a step", "later_step": "a step behind the first", "peak_bytes": "peak memory", "encode_prompt": "text encoder"}
+    names = {
+        "step": "a step",
+        "later_step": "a step behind the first",
+        "peak_bytes": "peak memory",
+        "encode_prompt": "text encoder",
+    }
     head = ["program", "weights", *(names.get(figure, figure) for figure in figures), "runs", "load"]
     return table(head, rows)
 
