@@ -1,7 +1,7 @@
 """This engine against its peers on the same full-size synthetic weights: `./run bench --peers`.
 
 Every run is kept in build/peers/measurements.json, and a measurement that was interrupted goes on where it was;
-docs/benchmarks.md and its plots are written from that file.
+docs/benchmarks.md with its plots and docs/benchmarks_21.md are written from that file.
 """
 
 import argparse
@@ -13,11 +13,14 @@ import traceback
 from pathlib import Path
 
 import lines as what
+import lines_21
 import machine
-import report
+import pages
+import tables
 from engine import Engine
 from measurements import Measurements
 from models import PROJECT, Models
+from models_21 import Models21
 from process import ProgramFailed
 from progress import say
 from sdcpp_peer import StableDiffusion
@@ -27,7 +30,9 @@ def parse_arguments():
     parser = argparse.ArgumentParser(
         prog="./run bench --peers", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--only", action="append", metavar="NAME", help="one line; may be given several times")
+    parser.add_argument(
+        "--only", action="append", metavar="NAME", help="a line, or 21 for those of 2.1; may be given several times"
+    )
     parser.add_argument("--list", action="store_true", help="the names of the lines, and how long they take")
     parser.add_argument("--report", action="store_true", help="only write the documents from what was measured")
     parser.add_argument(
@@ -80,11 +85,18 @@ def make_bench(args, threads):
     return what.Bench(args.work, threads, models, engine, sd, args.programs)
 
 
+def make_bench_21(args, threads):
+    models = Models21(args.work / "models_21")
+    return what.Bench(args.work, threads, models, Engine(args.engine, models, threads, args.work), None, args.programs)
+
+
 def chosen_lines(lines, only):
-    unknown = set(only or ()) - {line.name for line in lines}
+    """By their names, or by the part before the dash."""
+    known = {name for line in lines for name in (line.name, line.name.split("-")[0])}
+    unknown = set(only or ()) - known
     if unknown:
         raise SystemExit(f"no such line: {', '.join(unknown)}; known are {', '.join(line.name for line in lines)}")
-    return [line for line in lines if not only or line.name in only]
+    return [line for line in lines if not only or {line.name, line.name.split("-")[0]} & set(only)]
 
 
 def runs_of(contestant, repeats):
@@ -115,7 +127,7 @@ def measure_once(line, contestant, variant, measurements):
         say(f"{name}: FAILED: {error}")
         return
     measurements.add(line.name, contestant.who, variant.name, measured)
-    figures = ", ".join(f"{key} {report.human(key, value)}" for key, value in measured.figures.items())
+    figures = ", ".join(f"{key} {tables.human(key, value)}" for key, value in measured.figures.items())
     disturbed = (
         f"; DISTURBED by {measured.conditions['foreign_cores']} cores of others' work"
         if machine.is_disturbed(measured.conditions)
@@ -141,17 +153,19 @@ def measure_line(line, repeats, measurements):
 
 
 def measure(args, measurements):
-    bench = make_bench(args, threads=len(os.sched_getaffinity(0)))
+    threads = len(os.sched_getaffinity(0))
+    bench, bench_21 = make_bench(args, threads), make_bench_21(args, threads)
 
     def fastest_sd():
         return measurements.fastest("blocks512", what.SDCPP, "step") or "q4_K"
 
-    lines = chosen_lines(what.all_lines(bench, fastest_sd()), args.only)
+    all_lines = what.all_lines(bench, fastest_sd()) + lines_21.all_lines(bench_21)
+    lines = chosen_lines(all_lines, args.only)
     estimate(lines, args.repeat)
     if args.list:
         return
     locked = lock(args.work)
-    in_child(lambda: bench.prepare({line.name for line in lines}))
+    in_child(lambda: prepare({line.name for line in lines}, bench, bench_21))
     if args.fresh and not args.only:
         measurements.start_anew()
     for line in lines:
@@ -163,7 +177,17 @@ def measure(args, measurements):
             measure_line(line, args.repeat or line.repeats, measurements)
         finally:
             bench.close_workers()
+            bench_21.close_workers()
     locked.close()
+
+
+def prepare(names, bench, bench_21):
+    """Writes the weights of these lines, so that nothing but measurements happens between measurements."""
+    newer = {line.name for line in lines_21.all_lines(bench_21)}
+    if names & newer:
+        lines_21.prepare(bench_21.models)
+    if names - newer:
+        bench.prepare(names)
 
 
 def main():
@@ -173,8 +197,8 @@ def main():
     if not args.report:
         measure(args, measurements)
     if not args.list:
-        report.write(measurements, args.docs)
-        say(f"wrote {args.docs / 'benchmarks.md'}")
+        for path in pages.write(measurements, args.docs):
+            say(f"wrote {path}")
 
 
 if __name__ == "__main__":

@@ -1,5 +1,8 @@
 """diffusers in fp32: blocks of the transformer, and the VAE. Run as a program it serves a Worker."""
 
+from pathlib import Path
+
+from models import class_of
 from worker import forget_peak, serve, timed
 
 VARIANT = "fp32"
@@ -8,19 +11,22 @@ FRAME = 1  # a picture is a video of one frame
 loaded = {}
 
 
-def load_blocks(folder):
+def load(folder):
+    """By the class that its config names."""
+    import diffusers
     import torch
-    from diffusers import QwenImageTransformer2DModel
 
-    loaded["transformer"] = QwenImageTransformer2DModel.from_pretrained(folder, torch_dtype=torch.float32).eval()
+    model = getattr(diffusers, class_of(Path(folder)))
+    return model.from_pretrained(folder, torch_dtype=torch.float32).eval()
+
+
+def load_blocks(folder):
+    loaded["transformer"] = load(folder)
     forget_peak()
 
 
 def load_vae(folder):
-    import torch
-    from diffusers import AutoencoderKLQwenImage
-
-    loaded["vae"] = AutoencoderKLQwenImage.from_pretrained(folder, torch_dtype=torch.float32).eval()
+    loaded["vae"] = load(folder)
 
 
 def set_threads(threads):
@@ -46,10 +52,34 @@ def blocks(side, text_tokens):
     return {"seconds": timed(step)}
 
 
+def later_step(side, text_tokens):
+    """Qwen-Image-2.1: a pass on the target's tokens alone, as the pipeline's steps behind the first with use_kv_cache.
+    The text's keys and values, which no picture has a part in, come from a first step on a small one."""
+    import torch
+    from diffusers.models.transformers.transformer_qwenimage21 import QwenImage21KVCache
+
+    generator = torch.Generator().manual_seed(0)
+    text = torch.randn(1, text_tokens, 4096, generator=generator)
+    model = loaded["transformer"]
+    cache = QwenImage21KVCache(model.config.num_layers)
+
+    def step(side, mode):
+        patches = side // 16
+        latents = torch.randn(1, patches * patches, 64, generator=generator)
+        slots = torch.tensor([[False] * text_tokens + [True] * (patches * patches // 4)])
+        shapes, time = [[(FRAME, patches, patches)]], torch.tensor([0.5])
+        model(latents, text, time, shapes, slots, kv_cache=cache, kv_cache_mode=mode, return_dict=False)
+
+    step(64, "extract")
+    return {"seconds": timed(lambda: step(side, "cached"))}
+
+
 def decode(side):
     import torch
 
-    latents = torch.randn(1, 16, FRAME, side // 8, side // 8, generator=torch.Generator().manual_seed(0))
+    config = loaded["vae"].config
+    small = side >> (len(config.dim_mult) - 1)
+    latents = torch.randn(1, config.z_dim, FRAME, small, small, generator=torch.Generator().manual_seed(0))
     return {"seconds": timed(lambda: loaded["vae"].decode(latents))}
 
 
@@ -67,6 +97,7 @@ if __name__ == "__main__":
             "load_blocks": load_blocks,
             "load_vae": load_vae,
             "blocks": blocks,
+            "later_step": later_step,
             "decode": decode,
             "encode": encode,
         }

@@ -25,16 +25,22 @@ class Engine:
         self.warm = False
         shutil.rmtree(self.cache, ignore_errors=True)
 
-    def command(self, transformer, text_encoder, vae, side, steps, precision, threads=None):
+    def command(self, transformer, text_encoder, vae, side, steps, precision, threads=None, reference=None):
         return [
-            *(self.program, "generate", PROMPT, "--transformer", transformer, "--text-encoder", text_encoder),
+            *((self.program, "edit", PROMPT, "-i", reference) if reference else (self.program, "generate", PROMPT)),
+            *("--transformer", transformer, "--text-encoder", text_encoder),
             *("--vae", vae, "--tokenizer", self.models.tokenizer, "--size", f"{side}x{side}", "--steps", steps),
+            *self.settings(precision, threads),
+        ]
+
+    def settings(self, precision, threads=None):
+        return [
             *("--cfg", 1, "--seed", 1, "--threads", threads or self.threads),
             *("--precision", self.precision(precision), "--json", "-o", self.work / "picture.png"),
         ]
 
-    def generate(self, command):
-        done = process.run(command, env=self.env)
+    def generate(self, command, **options):
+        done = process.run(command, env=self.env, terminal=True, **options)
         record = json.loads(next(text for _, text in done.lines if text.startswith("{")))
         if record["prompt_tokens"] != PROMPT_TOKENS:
             raise process.ProgramFailed(f"the prompt has {record['prompt_tokens']} tokens, expected {PROMPT_TOKENS}")
@@ -46,15 +52,20 @@ class Engine:
             "total": done.seconds,
             "peak_bytes": done.peak_bytes,
         }
+        if record["steps"] > 1:
+            figures["later_step"] = later_step(done, record["steps"])
         return done, figures
 
-    def blocks(self, count, side, precision, bf16=False, steps=4, threads=None):
-        """Steps of a model of COUNT blocks; a short text encoder and a narrow VAE do the rest."""
+    def blocks(self, count, side, precision, bf16=False, steps=4, threads=None, reference=None, figure="step"):
+        """Steps of a model of COUNT blocks; a short text encoder and a narrow VAE do the rest. REFERENCE: an edit of a
+        picture of that side."""
         models = self.models
         transformer = models.transformer_bf16(count) if bf16 else models.transformer(count)
         text_encoder, vae = models.short_text_encoder(), models.small_vae()
-        done, figures = self.generate(self.command(transformer, text_encoder, vae, side, steps, precision, threads))
-        return done, {key: figures[key] for key in ("step", "peak_bytes")}
+        picture = models.picture(reference) if reference else None
+        command = self.command(transformer, text_encoder, vae, side, steps, precision, threads, picture)
+        done, figures = self.generate(command)
+        return done, {key: figures[key] for key in (figure, "peak_bytes")}
 
     def decode(self, side):
         models = self.models
@@ -85,6 +96,12 @@ class Engine:
         self.forget_prompts()
         return self.generate(self.full_command(steps))
 
+    def official(self, side, **options):
+        """The same with the folder as it would be published, and the number of steps that it asks for."""
+        self.forget_prompts()
+        command = [self.program, "generate", PROMPT, "--model", self.models.full(), "--size", f"{side}x{side}"]
+        return self.generate(command + self.settings("fast"), **options)
+
     def first_step(self):
         """Seconds from the start of the program to that of the first step; the run is ended there. Its prompt is that
         of an earlier run, and the weights have been read before."""
@@ -93,3 +110,9 @@ class Engine:
             self.warm = True
         done = process.run(self.full_command(4), until=r"step 0/", env=self.env)
         return done, {"start": done.find(r"step 0/")[0]}
+
+
+def later_step(done, steps):
+    """Seconds of a step behind the first, which also computes what the others find ready."""
+    first, last = done.find(r"\bstep 1/")[0], done.find(rf"\bstep {steps}/{steps}\b")[0]
+    return (last - first) / (steps - 1)

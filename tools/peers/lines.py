@@ -9,7 +9,7 @@ import openvino_peer
 import process
 import sdcpp_peer
 from measurements import Measured
-from models import TEXT_TOKENS, weight_bytes
+from models import class_of
 from progress import progress
 from worker import Worker
 
@@ -64,7 +64,6 @@ class Bench:
         self.workers = {}
 
     def prepare(self, names):
-        """Writes the weights of these lines, so that nothing but measurements happens between measurements."""
         models = self.models
         models.short_text_encoder(), models.small_vae(), models.vae(), models.picture()
         counts = {4, 1} | ({GROWTH_BLOCKS, *BLOCK_COUNTS} if names & {"resolutions", "blocks"} else set())
@@ -100,29 +99,32 @@ class Bench:
         done, figures = call(self.sd)(*arguments)
         return Measured(figures | {"peak_bytes": done.peak_bytes}, done.command, done.conditions)
 
-    def diffusers_blocks(self, side):
+    def diffusers_blocks(self, side, work="blocks", figure="step"):
+        tokens, folder = self.models.text_tokens, self.models.transformer_bf16(4)
+
         def start(worker):
             with progress("diffusers: loading the blocks in fp32"):
                 worker.ask("set_threads", threads=self.threads)
-                worker.ask("load_blocks", folder=str(self.models.transformer_bf16(4)))
-                worker.ask("blocks", side=256, text_tokens=TEXT_TOKENS)  # memory is touched, kernels are chosen
+                worker.ask("load_blocks", folder=str(folder))
+                worker.ask(work, side=256, text_tokens=tokens)  # memory is touched, kernels are chosen
 
         worker, _ = self.worker("diffusers blocks", "diffusers_peer.py", start)
-        answer = worker.ask("blocks", side=side, text_tokens=TEXT_TOKENS)
-        figures = {"step": answer["seconds"], "peak_bytes": answer["peak_bytes"]}
-        return Measured(figures, ["QwenImageTransformer2DModel.forward"], answer["conditions"])
+        answer = worker.ask(work, side=side, text_tokens=tokens)
+        figures = {figure: answer["seconds"], "peak_bytes": answer["peak_bytes"]}
+        return Measured(figures, [f"{class_of(folder)}.forward"], answer["conditions"])
 
-    def diffusers_vae(self, side):
+    def diffusers_vae(self, side, works=("encode", "decode")):
         def start(worker):
             worker.ask("set_threads", threads=self.threads)
             worker.ask("load_vae", folder=str(self.models.vae()))
 
         worker, _ = self.worker("diffusers vae", "diffusers_peer.py", start)
-        encoded, decoded = worker.ask("encode", side=side), worker.ask("decode", side=side)
-        figures = {"encode": encoded["seconds"], "decode": decoded["seconds"], "peak_bytes": decoded["peak_bytes"]}
-        foreign = max(answer["conditions"]["foreign_cores"] for answer in (encoded, decoded))
-        conditions = encoded["conditions"] | {"foreign_cores": foreign}
-        return Measured(figures, ["AutoencoderKLQwenImage.encode, decode"], conditions)
+        answers = {work: worker.ask(work, side=side) for work in works}
+        figures = {work: answer["seconds"] for work, answer in answers.items()}
+        figures["peak_bytes"] = max(answer["peak_bytes"] for answer in answers.values())
+        foreign = max(answer["conditions"]["foreign_cores"] for answer in answers.values())
+        conditions = answers[works[0]]["conditions"] | {"foreign_cores": foreign}
+        return Measured(figures, [f"{class_of(self.models.vae())}.{', '.join(works)}"], conditions)
 
     def openvino_blocks(self, variant, side):
         options = {
@@ -131,7 +133,7 @@ class Bench:
             "cache": str(self.models.root / "openvino"),
             "threads": self.threads,
             "side": side,
-            "text_tokens": TEXT_TOKENS,
+            "text_tokens": self.models.text_tokens,
         }
 
         def start(worker):
@@ -158,9 +160,12 @@ class Bench:
         return Measured({"peak_gflops": peak}, done.command, done.conditions, {"kernels": found})
 
     def full_run(self):
-        measured = self.run_engine(self.engine.full, 4)
-        full = self.models.full()
-        stages = {name: weight_bytes(full / name) for name in ("transformer", "text_encoder", "vae")}
+        return self.whole_picture(self.engine.full, 4)
+
+    def whole_picture(self, call, *arguments, **options):
+        """With what its stages weigh, to hold the peak memory against."""
+        measured = self.run_engine(call, *arguments, **options)
+        stages = self.models.stage_bytes()
         measured.figures["largest_stage_bytes"] = max(stages.values())
         measured.notes["weight bytes"] = stages
         return measured

@@ -1,5 +1,6 @@
 """The figures so far, kept on disk after every single run, so that an interrupted measurement goes on where it was."""
 
+import copy
 import json
 import statistics
 import time
@@ -30,6 +31,12 @@ class Measurements:
             stamp = time.strftime("%Y%m%d-%H%M%S", time.localtime(self.path.stat().st_mtime))
             self.path.rename(self.path.with_name(f"measurements-{stamp}.json"))
         self.records = []
+
+    def those_of(self, is_wanted):
+        """The records of some lines, to be read only."""
+        some = copy.copy(self)
+        some.records = [record for record in self.records if is_wanted(record["line"])]
+        return some
 
     def drop(self, line):
         self.records = [record for record in self.records if record["line"] != line]

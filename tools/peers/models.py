@@ -1,6 +1,7 @@
 """The weights that are measured: full-size layers with random values, as many as a measurement needs.
 
 Everything is made from the 4-bit files that tools/synthetic writes. What is there already is used again.
+The class is of the older models; models_21.py has what is different in Qwen-Image-2.1.
 """
 
 import argparse
@@ -45,23 +46,41 @@ def write_once(folder, text, write):
 class Models:
     """Folders and files by what they are; each is made when it is first asked for."""
 
+    family = write_model  # whose tensors and configs
+    short_text_layers = SHORT_TEXT_LAYERS
+    narrow_vae = {"base_dim": 8}
+    text_tokens = TEXT_TOKENS
+    unread = ()  # how the names of tensors begin that drawing from text does not read
+    tokenizer = PROJECT / "models" / "tiny" / "tokenizer"
+
     def __init__(self, root, synthetic=None):
         self.root = root
         self.synthetic = synthetic
         root.mkdir(parents=True, exist_ok=True)
 
-    tokenizer = PROJECT / "models" / "tiny" / "tokenizer"
-
     def full(self):
         """The whole model of 20 billion parameters, its text encoder and its VAE."""
         if self.synthetic:
             return self.synthetic
-        return write_once(self.root / "full_q4", "writing the 20 B model in 4 bits (16 GB)", write_full)
+        return write_once(self.root / "full_q4", "writing the 20 B model in 4 bits (16 GB)", self.write_components)
+
+    def write_components(self, folder):
+        family = self.family
+        transformer, text_encoder = family.transformer(family.LAYERS), family.text_encoder(family.TEXT_LAYERS)
+        component(folder / "transformer", STEM, transformer, family.transformer_config(family.LAYERS), quantized=True)
+        text_config = family.text_encoder_config(family.TEXT_LAYERS)
+        component(folder / "text_encoder", "model", text_encoder, text_config, quantized=True)
+        component(folder / "vae", STEM, family.vae(), family.VAE_CONFIG, quantized=False)
+
+    def stage_bytes(self):
+        """The weights that each stage of drawing from text reads."""
+        folder = self.full()
+        return {name: weight_bytes(folder / name, self.unread) for name in ("transformer", "text_encoder", "vae")}
 
     def transformer(self, blocks):
         def write(folder):
-            tensors = write_model.transformer(blocks)
-            component(folder, STEM, tensors, write_model.transformer_config(blocks), quantized=True)
+            tensors = self.family.transformer(blocks)
+            component(folder, STEM, tensors, self.family.transformer_config(blocks), quantized=True)
 
         return write_once(self.root / f"transformer_q4_{blocks}", f"writing {blocks} blocks in 4 bits", write)
 
@@ -71,21 +90,23 @@ class Models:
         def write(folder):
             folder.mkdir(parents=True)
             dequantize.write_bfloat16(source, folder / f"{STEM}.safetensors")
-            config = json.dumps(write_model.transformer_config(blocks), indent=2)
+            config = json.dumps(self.family.transformer_config(blocks), indent=2)
             (folder / "config.json").write_text(config + "\n", encoding="utf-8")
 
         return write_once(self.root / f"transformer_bf16_{blocks}", f"writing {blocks} blocks in bfloat16", write)
 
     def short_text_encoder(self):
+        layers = self.short_text_layers
+
         def write(folder):
-            config = write_model.TEXT_ENCODER_CONFIG | {"num_hidden_layers": SHORT_TEXT_LAYERS}
-            component(folder, "model", write_model.text_encoder(SHORT_TEXT_LAYERS), config, quantized=True)
+            config = self.family.text_encoder_config(layers)
+            component(folder, "model", self.family.text_encoder(layers), config, quantized=True)
 
         return write_once(self.root / "text_encoder_q4_short", "writing a short text encoder in 4 bits", write)
 
     def vae(self):
         def write(folder):
-            component(folder, STEM, write_model.vae(), write_model.VAE_CONFIG, quantized=False)
+            component(folder, STEM, self.family.vae(), self.family.VAE_CONFIG, quantized=False)
 
         return write_once(self.root / "vae", "writing the VAE", write)
 
@@ -93,16 +114,16 @@ class Models:
         """For runs whose decoding is not what is measured."""
 
         def write(folder):
-            config = write_model.VAE_CONFIG | {"base_dim": 8}
-            component(folder, STEM, write_model.vae(base=8), config, quantized=False)
+            config = self.family.VAE_CONFIG | self.narrow_vae
+            component(folder, STEM, self.family.vae(**self.narrow_vae), config, quantized=False)
 
         return write_once(self.root / "vae_small", "writing a narrow VAE", write)
 
-    def picture(self):
+    def picture(self, side=512):
         """A picture to encode."""
-        path = self.root / "picture_512.png"
+        path = self.root / f"picture_{side}.png"
         if not path.exists():
-            write_picture(path, 512)
+            write_picture(path, side)
         return path
 
     # stable-diffusion.cpp reads single files: the transformer's names are diffusers', the text encoder's transformers'
@@ -146,16 +167,6 @@ def component(folder, stem, tensors, config, quantized):
     write_model.write_component(folder, stem, tensors, config, options, quantized)
 
 
-def write_full(folder):
-    component(
-        folder / "transformer", STEM, write_model.transformer(60), write_model.transformer_config(60), quantized=True
-    )
-    component(
-        folder / "text_encoder", "model", write_model.text_encoder(), write_model.TEXT_ENCODER_CONFIG, quantized=True
-    )
-    component(folder / "vae", STEM, write_model.vae(), write_model.VAE_CONFIG, quantized=False)
-
-
 def write_picture(path, side):
     import numpy as np
     from PIL import Image
@@ -165,5 +176,11 @@ def write_picture(path, side):
     Image.fromarray((255 * rgb).astype(np.uint8)).save(path)
 
 
-def weight_bytes(folder):
-    return sum(path.stat().st_size for path in folder.glob("*.safetensors"))
+def class_of(folder):
+    return json.loads((folder / "config.json").read_text(encoding="utf-8"))["_class_name"]
+
+
+def weight_bytes(folder, without):
+    """Of a component's tensors, but for those whose names begin so."""
+    shards = [dequantize.Shard(path) for path in folder.glob("*.safetensors")]
+    return sum(shard.bytes_of(name).size for shard in shards for name in shard.header if not name.startswith(without))

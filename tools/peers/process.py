@@ -1,7 +1,9 @@
 """Runs a program and notes when it said what."""
 
 import os
+import pty
 import re
+import resource
 import signal
 import subprocess
 import time
@@ -31,32 +33,49 @@ class Finished:
         raise ProgramFailed(f"{' '.join(self.command)}: no line fits {pattern!r}; its last: {self.lines[-3:]}")
 
 
+ESCAPES = re.compile(rb"\x1b\[[0-9;]*[A-Za-z]")
+
+
 def read_lines(descriptor, start):
-    """Lines as they come; a carriage return ends one too (progress bars)."""
-    rest = b""
-    while chunk := os.read(descriptor, 1 << 16):
+    """Lines as they come, without what only moves the cursor; a carriage return ends one too (progress bars)."""
+    rest, began = b"", 0.0
+    while chunk := read(descriptor):
         now = time.monotonic() - start
-        *complete, rest = re.split(rb"[\r\n]+", rest + chunk)
+        began = began if rest else now  # a bar ends its line when it draws the next
+        *complete, rest = re.split(rb"[\r\n]+", ESCAPES.sub(b"", rest + chunk))
         for line in complete:
-            yield now, line.decode("utf-8", "replace")
+            yield began, line.decode("utf-8", "replace")
+            began = now
     if rest:
-        yield time.monotonic() - start, rest.decode("utf-8", "replace")
+        yield began, rest.decode("utf-8", "replace")
 
 
-def run(command, until=None, env=None):
-    """Runs COMMAND to its end, or until a line fits UNTIL: what comes after is of no interest and may take minutes."""
+def read(descriptor):
+    try:
+        return os.read(descriptor, 1 << 16)
+    except OSError:  # how a terminal says that nobody writes to it any more
+        return b""
+
+
+def run(command, until=None, env=None, terminal=False, data_limit=None):
+    """Runs COMMAND to its end, or until a line fits UNTIL: what comes after is of no interest and may take minutes.
+    TERMINAL: the program believes that it writes to one, and shows its progress as it comes. DATA_LIMIT: bytes that it
+    may have in its own memory, without mapped files (RLIMIT_DATA)."""
     command = [str(word) for word in command]
+    ours, theirs = pty.openpty() if terminal else os.pipe()
+    limit = (lambda: resource.setrlimit(resource.RLIMIT_DATA, (data_limit, data_limit))) if data_limit else None
     watch, start = machine.Watch(), time.monotonic()
     process = subprocess.Popen(
-        command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=env
+        command, stdin=subprocess.DEVNULL, stdout=theirs, stderr=theirs, env=env, preexec_fn=limit
     )
+    os.close(theirs)
     lines, stopped = [], False
-    for seconds, text in read_lines(process.stdout.fileno(), start):
+    for seconds, text in read_lines(ours, start):
         lines.append((seconds, text))
         if until and not stopped and re.search(until, text):
             process.send_signal(signal.SIGKILL)
             stopped = True
-    process.stdout.close()
+    os.close(ours)
     _, status, usage = os.wait4(process.pid, 0)
     process.returncode = os.waitstatus_to_exitcode(status)
     seconds = time.monotonic() - start

@@ -1,4 +1,4 @@
-"""The rows of the first table: what the engine is to reach against whom, and whether it does."""
+"""The rows of the first table of docs/benchmarks.md: what the engine is to reach against whom, and whether it does."""
 
 import re
 import statistics
@@ -93,12 +93,13 @@ def kernel_share(measurements, work, pattern, least, aim):
     return row
 
 
-def memory(measurements):
-    row = Row("peak memory, 20 B, 4-bit, 512×512", "weights of the largest stage", "+ 1 GB at most")
-    for record in measurements.of("full", ENGINE)[-1:]:
+def memory(measurements, work, line, wanted="+ 1 GB at most", room=1e9):
+    """The peak of a whole picture, which may be ROOM above its largest stage."""
+    row = Row(work, "weights of the largest stage", wanted)
+    for record in measurements.of(line, ENGINE)[-1:]:
         peak, stage = record["figures"]["peak_bytes"], record["figures"]["largest_stage_bytes"]
         row.ours, row.theirs = f"{peak / 1e9:.2f} GB", f"{stage / 1e9:.2f} GB"
-        row.result, row.passed = f"{(peak - stage) / 1e9:+.2f} GB", peak - stage <= 1e9
+        row.result, row.passed = f"{(peak - stage) / 1e9:+.2f} GB", peak - stage <= room
     return row
 
 
@@ -141,7 +142,7 @@ def all_rows(m):
         faster(m, "text encoder, 28 layers, 4-bit, 57 tokens", "text57", "encode_prompt", FAST, SDCPP, 4),
         kernel_share(m, f"4-bit × 8-bit GEMM {gemm}", r"1024x3072x12288 (q4|4-bit).*[^1] threads", 2.0, 2.5),
         kernel_share(m, f"fp32 GEMM {gemm}", r"^MatMul 1024x3072x12288 f32.*[^1] threads", 0.8, 0.9),
-        memory(m),
+        memory(m, "peak memory, 20 B, 4-bit, 512×512", "full"),
         first_step(m),
         scaling(m),
     ]

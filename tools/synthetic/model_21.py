@@ -6,8 +6,9 @@ DIM, HEAD_DIM, TEXT_DIM, CHANNELS, MLP = 4096, 128, 4096, 64, 12288
 VOCABULARY, TEXT_MLP, KEY_VALUE = 151936, 12288, 1024
 VISION_DIM, VISION_MLP, VISION_LAYERS, DEEPSTACK = 1152, 4304, 27, (8, 16, 24)
 LAYERS, TEXT_LAYERS = 32, 36
-ENCODER_WIDTHS, DECODER_WIDTHS = (96, 192, 384, 768, 768), (1152, 1152, 576, 288, 144)
+BASE_DIM, DECODER_BASE_DIM, MULTIPLIERS = 96, 144, (1, 2, 4, 8, 8)
 TEMPORAL = (False, True, True, True)
+TURBO_SIGMAS = (1.0, 0.978453, 0.95418, 0.926626, 0.89508, 0.845148, 0.704534, 0.414568)
 
 
 def linear(name, out, inputs, bias=False):
@@ -76,10 +77,12 @@ def conv(name, out, inputs, side):
     return layers.conv(name, out, inputs, side, side)
 
 
-def vae(blocks=2):
-    width = ENCODER_WIDTHS[0]
+def vae(blocks=2, base_dim=BASE_DIM, decoder_base_dim=DECODER_BASE_DIM):
+    encoder_widths = [base_dim * multiplier for multiplier in MULTIPLIERS]
+    decoder_widths = [decoder_base_dim * multiplier for multiplier in reversed(MULTIPLIERS)]
+    width = encoder_widths[0]
     tensors = conv("encoder.conv_in", width, 4, 3)
-    for level, out in enumerate(ENCODER_WIDTHS):
+    for level, out in enumerate(encoder_widths):
         here = f"encoder.down_blocks.{level}"
         for block in range(blocks):
             tensors += layers.residual(f"{here}.resnets.{block}", width, out, axes=2)
@@ -89,10 +92,10 @@ def vae(blocks=2):
             tensors += conv(f"{here}.downsampler.time_conv", width, width, 1) if TEMPORAL[level] else []
     tensors += layers.middle("encoder.mid_block", width, axes=2) + [("encoder.norm_out.gamma", (width, 1, 1, 1))]
     tensors += conv("encoder.conv_out", 2 * CHANNELS, width, 3) + conv("quant_conv", 2 * CHANNELS, 2 * CHANNELS, 1)
-    width = DECODER_WIDTHS[0]
+    width = decoder_widths[0]
     tensors += conv("post_quant_conv", CHANNELS, CHANNELS, 1)
     tensors += conv("decoder.conv_in", width, CHANNELS, 3) + layers.middle("decoder.mid_block", width, axes=2)
-    for level, out in enumerate(DECODER_WIDTHS):
+    for level, out in enumerate(decoder_widths):
         here = f"decoder.up_blocks.{level}"
         for block in range(blocks + 1):
             tensors += layers.residual(f"{here}.resnets.{block}", width, out, axes=2)
@@ -165,9 +168,9 @@ def text_encoder_config(count):
 VAE_CONFIG = {
     "_class_name": "AutoencoderKLQwenImage21",
     "attn_scales": [],
-    "base_dim": 96,
-    "decoder_base_dim": 144,
-    "dim_mult": [1, 2, 4, 8, 8],
+    "base_dim": BASE_DIM,
+    "decoder_base_dim": DECODER_BASE_DIM,
+    "dim_mult": list(MULTIPLIERS),
     "in_channels": 4,
     "is_residual": True,
     "latents_mean": [0.0] * CHANNELS,
@@ -189,6 +192,10 @@ MODEL_INDEX = {
     "transformer": ["diffusers", "QwenImage21Transformer2DModel"],
     "vae": ["diffusers", "AutoencoderKLQwenImage21"],
 }
+
+TURBO_INDEX = MODEL_INDEX | {"sample_sigmas": list(TURBO_SIGMAS)}
+# Turbo's noise levels are taken as they are.
+TURBO_SCHEDULER = {"use_dynamic_shifting": False, "shift_terminal": None}
 
 PREPROCESSOR_CONFIG = {
     "size": {"longest_edge": 16777216, "shortest_edge": 65536},

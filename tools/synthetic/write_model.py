@@ -66,9 +66,9 @@ def text_encoder(layers=TEXT_LAYERS):
     return tensors
 
 
-def vae(base=96, multipliers=(1, 2, 4, 4), blocks=2, z_dim=16):
-    widths = [base * m for m in multipliers]
-    tensors, width, index = conv("encoder.conv_in", base, 3, 3, 3, 3), base, 0
+def vae(base_dim=96, multipliers=(1, 2, 4, 4), blocks=2, z_dim=16):
+    widths = [base_dim * m for m in multipliers]
+    tensors, width, index = conv("encoder.conv_in", base_dim, 3, 3, 3, 3), base_dim, 0
     for level, out in enumerate(widths):
         for _ in range(blocks):
             tensors += residual(f"encoder.down_blocks.{index}", width, out, axes=3)
@@ -241,7 +241,11 @@ def text_encoder_config(layers):
     return TEXT_ENCODER_CONFIG | {"num_hidden_layers": layers}
 
 
-def write_tokenizer(folder, family):
+def write_json(path, content):
+    path.write_text(json.dumps(content, indent=2) + "\n")
+
+
+def write_tokenizer(folder, family, turbo=False):
     """The embedded model's tokenizer with merges of rare bytes behind its own, up to the published size: it splits text as the
     small one does, and takes as long to load as the real one. With the scheduler and the index of a whole model."""
     tiny = Path(__file__).resolve().parents[2] / "models" / "tiny"
@@ -260,8 +264,11 @@ def write_tokenizer(folder, family):
     shutil.copytree(tiny / "tokenizer", place)
     (place / "tokenizer.json").write_text(json.dumps(tokenizer, ensure_ascii=False))
     if family == "2.1":
-        (place / "preprocessor_config.json").write_text(json.dumps(model_21.PREPROCESSOR_CONFIG, indent=2) + "\n")
-        (folder / "model_index.json").write_text(json.dumps(model_21.MODEL_INDEX, indent=2) + "\n")
+        write_json(place / "preprocessor_config.json", model_21.PREPROCESSOR_CONFIG)
+        write_json(folder / "model_index.json", model_21.TURBO_INDEX if turbo else model_21.MODEL_INDEX)
+        if turbo:
+            scheduler = folder / "scheduler" / "scheduler_config.json"
+            write_json(scheduler, json.loads(scheduler.read_text()) | model_21.TURBO_SCHEDULER)
     else:
         shutil.copy(tiny / "model_index.json", folder)
 
@@ -277,6 +284,7 @@ def main():
     parser.add_argument("--text-layers", type=int, help="of the text encoder (default: 28; 2.1: 36)")
     parser.add_argument("--vae", action="store_true", help="the VAE too (always bfloat16)")
     parser.add_argument("--tokenizer", action="store_true", help="a tokenizer of the published size, and a scheduler")
+    parser.add_argument("--turbo", action="store_true", help="with --tokenizer, 2.1: the index and the scheduler of Turbo")
     parser.add_argument("--shard-bytes", type=int, default=SHARD_BYTES)
     args = parser.parse_args()
     family = model_21 if args.family == "2.1" else sys.modules[__name__]
@@ -287,7 +295,7 @@ def main():
         config = family.text_encoder_config(text_layers)
         write_component(args.out / "text_encoder", "model", family.text_encoder(text_layers), config, args, quantized)
     if args.tokenizer:
-        write_tokenizer(args.out, args.family)
+        write_tokenizer(args.out, args.family, args.turbo)
     if args.vae:
         write_component(args.out / "vae", stem, family.vae(), family.VAE_CONFIG, args, quantized=False)
 
