@@ -92,12 +92,19 @@ void AddVocabulary(const CheckpointNames& names, Words& words) {
   for (const MatrixRole& matrix : names.matrices) add(matrix.module);
   for (const StreamNames& s : names.streams)
     for (const std::string_view name :
-         {s.input, s.output, s.norm[0], s.norm[1], s.modulated[0], s.modulated[1], s.modulation,
+         {s.input, s.output.value_or(""), s.norm[0], s.norm[1], s.modulated[0], s.modulated[1], s.modulation,
           s.attention_residual, s.mlp, s.query_norm, s.key_norm, s.value, s.attention_out, s.query_rope,
           s.key_rope})
       add(name);
-  for (const std::string_view name : {names.denoiser_blocks, names.block_end, names.before_attention,
-                                      names.head_norm, names.velocity, names.time_projection})
+  for (const std::string_view name :
+       {names.denoiser_blocks, names.block_end.value_or(""), names.before_attention, names.head_norm,
+        names.velocity, names.time_projection})
+    add(name);
+  const OneStreamNames one = names.one_stream.value_or(OneStreamNames());
+  for (const std::string_view name : {one.pictures, one.modulation, one.gates[0], one.gates[1]}) add(name);
+  const ConditionerNames& c = names.conditioner;
+  for (const std::string_view name :
+       {c.layers, c.deepstack, c.features, c.rope_cos, c.rope_sin, c.norm_from_zero})
     add(name);
 }
 

@@ -34,14 +34,35 @@ struct MatrixRole {
 
 // A stream of tokens in the denoiser's blocks. All but the input follow the block's name: ".img_mlp", ":img".
 struct StreamNames {
-  std::string_view input;   // the module before the first block
-  std::string_view output;  // of the block
+  std::string_view input;                  // what enters the first block
+  std::optional<std::string_view> output;  // of the block; "" where the block's module returns it
   // For the attention and for the MLP: x, and x · (1 + scale) + shift.
   std::array<std::string_view, 2> norm, modulated;
   std::string_view modulation;  // [shift, scale, gate] of the attention, then of the MLP
   std::string_view attention_residual, mlp;
   std::string_view query_norm, key_norm, value, attention_out;
   std::string_view query_rope, key_rope;
+};
+
+// A denoiser whose one stream is [prompt with the given pictures in it, picture that is drawn]. All but the
+// last is the prefix: it is modulated for t = 0. A token sees all before it and, in a picture, that picture.
+struct OneStreamNames {
+  std::string_view pictures;  // the embedded latents of all pictures; the one that is drawn is the last
+  // For all blocks [scale, gate] of the attention, then of the MLP. The first row is the step's, the second
+  // is that of t = 0.
+  std::string_view modulation;
+  // In a block, for each token: the attention's and the MLP's, behind their tanh.
+  std::array<std::string_view, 2> gates;
+};
+
+// The language model that reads the prompt, and the norm that reads its embeddings.
+struct ConditionerNames {
+  std::string_view layers;              // one of CheckpointNames::block_lists
+  std::string_view deepstack;           // a layer's output with features of the pictures added
+  std::string_view features;            // the modules that make these; a number follows
+  std::string_view rope_cos, rope_sin;  // [1, tokens, head_dim]; frequencies take turns among three axes
+  bool embeds_before_norm = false;      // the embeddings are what the model's final norm would read
+  std::string_view norm_from_zero;      // RMSNorm of the embeddings, whose stored weight is its scale − 1
 };
 
 // A part of a run that is judged as a whole when two devices are compared.
@@ -61,14 +82,17 @@ struct CheckpointNames {
   // The denoiser.
   std::string_view denoiser_blocks;      // one of block_lists
   std::span<const StreamNames> streams;  // in the order of the joint sequence
-  std::string_view block_end;            // the first output of a block
-  std::string_view before_attention;     // the last checkpoint of a block before its attention is computed
+  std::optional<OneStreamNames> one_stream;
+  std::optional<std::string_view> block_end;  // the first output of a block; "" as StreamNames::output
+  std::string_view before_attention;  // the last checkpoint of a block before its attention is computed
   // The norm before the velocity: x · (1 + scale) + shift of "<name>.norm", where "<name>.linear" is
-  // [scale, shift].
+  // [scale, shift]. Of one stream: x · (1 + scale), and a row for the step and for t = 0.
   std::string_view head_norm;
   std::string_view velocity;
   bool rescales_guidance = false;    // guided tokens get back the norm of the prompt's own prediction
   std::string_view time_projection;  // sines of large angles, which round
+
+  ConditionerNames conditioner;
 
   // Which values are normal in the model of the published size; nothing where nobody knows.
   std::optional<ValueRange> (*known_range)(std::string_view checkpoint) = nullptr;
@@ -85,6 +109,10 @@ std::string_view ModuleOf(std::string_view checkpoint);
 // Whether a checkpoint's ending is this name; never for a name that the family does not have.
 inline bool IsNamed(std::string_view ending, std::string_view name) {
   return !name.empty() && ending == name;
+}
+// The same for an output of a block, whose name may be that of the block.
+inline bool IsOutput(std::string_view ending, const std::optional<std::string_view>& name) {
+  return name && ending == *name;
 }
 
 // "transformer/step000/transformer_blocks.7:img_query_rope"

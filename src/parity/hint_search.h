@@ -125,7 +125,12 @@ bool HintSearch::ExplainsReference(const Value& value) const {
   return error <= 1e-4 * energy;  // a bf16 reference must pass
 }
 
-bool TestAttentionHints(HintSearch& search, const BlockName& block);  // RoPE and attention
+// Of a denoiser's block, each in the file of its name.
+bool TestRopeHints(HintSearch& search, const BlockName& block);
+bool TestAttentionHints(HintSearch& search, const BlockName& block);
+bool TestOneStreamHints(HintSearch& search, const BlockName& block);  // modulation, gates and residuals
+bool TestOneStreamHeadNorm(HintSearch& search);                       // the norm before the velocity
+bool TestConditioningHints(HintSearch& search);  // the text encoder, and the norm that reads its embeddings
 
 // The families. Each stops at its first hypothesis that fits.
 void TestModelHints(HintSearch& search);      // RoPE, attention, modulation, residuals, guidance, Euler steps

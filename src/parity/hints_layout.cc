@@ -181,6 +181,8 @@ bool TestAllChunks(HintSearch& s) {
       }))
     return TestChunks(s, 6, {"shift 1", "scale 1", "gate 1", "shift 2", "scale 2", "gate 2"}) ||
            TestChunks(s, 2, {});
+  if (s.family().one_stream && IsNamed(ModuleOf(s.name()), s.family().one_stream->modulation))
+    return TestChunks(s, 4, {"scale 1", "gate 1", "scale 2", "gate 2"});
   const std::string_view head = s.family().head_norm;
   if (!head.empty() && s.name().ends_with(fmt::format("{}.linear", head)))
     return TestChunks(s, 2, {"scale", "shift"});

@@ -1,11 +1,11 @@
 // Hypotheses about a diffusion transformer's operations: the operation is computed once more from the
 // reference's inputs, the wrong way. First the right way must give the reference's tensor; else the inputs
-// are not those of this operation, and nothing is said. RoPE and attention: hints_attention.cc.
+// are not those of this operation, and nothing is said. Other operations have files of their own.
 #include <fmt/format.h>
 
 #include <algorithm>
 
-#include "parity/hint_search.h"
+#include "parity/hint_residual.h"
 #include "parity/level.h"
 
 namespace qwen_image {
@@ -79,98 +79,108 @@ bool TestHeadNorm(HintSearch& s) {
   return m && TestModulation(s, *m, 1, 0, -1);
 }
 
-// hidden + gate · branch
-bool TestGatedResidual(HintSearch& s, const std::string& hidden_name, const std::string& branch_name,
-                       const std::string& mod_name, int64_t gate) {
-  const auto m = ReadModulation(s, branch_name, mod_name, 6);
-  const auto hidden = s.OtherRef(hidden_name, s.count());
-  if (!m || !hidden) return false;
-  const auto x = [&](int64_t i) { return static_cast<double>(hidden->values[static_cast<size_t>(i)]); };
-  const auto update = [&](int64_t i) { return m->Part(gate, i) * m->X(i); };
-  if (!s.ExplainsReference([&](int64_t i) { return x(i) + update(i); })) return false;
-  if (const auto fit = s.Test(x)) {
-    s.Add("residual_not_updated", *fit,
-          fmt::format("The stream is still the one before this branch ({}): the gated result was not added.",
-                      hidden_name));
-    return true;
-  }
-  if (const auto fit = s.Test([&](int64_t i) { return x(i) + m->X(i); })) {
-    s.Add("missing_gate", *fit, "The gate is missing: the branch was added to the stream as it is.");
-    return true;
-  }
-  if (const auto fit = s.Test(update)) {
-    s.Add("missing_residual", *fit,
-          fmt::format("The residual is missing: the gated branch replaces the stream ({}) instead of being "
-                      "added to it.",
-                      hidden_name));
-    return true;
-  }
-  if (const auto fit = s.Test([&](int64_t i) { return x(i) - update(i); })) {
-    s.Add("sign", *fit, "The gated branch was subtracted from the stream instead of added.");
-    return true;
-  }
-  for (int64_t part = 0; part < 6; ++part) {
-    if (part == gate) continue;
-    const auto fit = s.Test([&](int64_t i) { return x(i) + m->Part(part, i) * m->X(i); });
-    if (!fit) continue;
-    s.Add("wrong_gate", *fit,
-          fmt::format(
-              "The gate was taken from part {} of the modulation; it is part {} of [shift, scale, gate, "
-              "shift, scale, gate].",
-              part, gate));
-    return true;
-  }
-  return false;
-}
-
 bool TestResiduals(HintSearch& s, const BlockName& block) {
+  constexpr int64_t kParts = 6;
   for (const StreamNames& stream : s.family().streams) {
-    const std::string mod = block.prefix + std::string(stream.modulation);
-    if (IsNamed(block.rest, stream.attention_residual)) {
-      const std::string hidden =
-          block.index == 0 ? fmt::format("{}{}", block.pass, stream.input)
-                           : fmt::format("{}{}.{}{}", block.pass, block.list, block.index - 1, stream.output);
-      return TestGatedResidual(s, hidden, block.prefix + std::string(stream.attention_out), mod, 2);
+    const auto sum = ReadGatedSum(s, block, stream);
+    if (!sum) continue;
+    const int64_t dim = s.ref().shape.back();
+    const auto mod = s.OtherRef(block.prefix + std::string(stream.modulation), kParts * dim);
+    if (!mod) return false;
+    const auto part_of = [&](int64_t part) -> GateOf {
+      return [&, part](int64_t i) { return mod->values[static_cast<size_t>(part * dim + i % dim)]; };
+    };
+    const int64_t gate = sum->half == 0 ? 2 : 5;
+    if (!ExplainsReference(s, *sum, part_of(gate))) return false;
+    if (TestPartsOfSum(s, *sum, part_of(gate))) return true;
+    for (int64_t part = 0; part < kParts; ++part) {
+      const auto fit = part == gate ? std::nullopt : TestGate(s, *sum, part_of(part));
+      if (!fit) continue;
+      s.Add("wrong_gate", *fit,
+            fmt::format("The gate was taken from part {} of the modulation; it is part {} of [shift, scale, "
+                        "gate, shift, scale, gate].",
+                        part, gate));
+      return true;
     }
-    if (IsNamed(block.rest, stream.output)) {
-      return TestGatedResidual(s, block.prefix + std::string(stream.attention_residual),
-                               block.prefix + std::string(stream.mlp), mod, 5);
-    }
+    return false;
   }
   return false;
 }
 
-// neg + scale · (pos − neg), then every token is brought back to the norm of pos.
-bool TestGuidance(HintSearch& s, int64_t step) {
-  const auto pos = s.OtherRef(fmt::format("transformer/step{:03}/{}", step, s.family().velocity), s.count());
-  const auto neg =
-      s.OtherRef(fmt::format("transformer/step{:03}.neg/{}", step, s.family().velocity), s.count());
-  if (!pos || !neg) return false;
-  const auto at = [](const HintTensor& t, int64_t i) {
-    return static_cast<double>(t.values[static_cast<size_t>(i)]);
+double At(const HintTensor& t, int64_t i) { return t.values[static_cast<size_t>(i)]; }
+
+// The prediction for the picture that is drawn, in the pass of a step. In one stream its rows are the last.
+std::optional<HintTensor> ReadVelocity(const HintSearch& s, const std::string& pass) {
+  auto velocity = s.context().ref(fmt::format("transformer/{}/{}", pass, s.family().velocity));
+  if (!velocity || velocity->shape.empty() || velocity->shape.back() != s.ref().shape.back()) return {};
+  const int64_t before = static_cast<int64_t>(velocity->values.size()) - s.count();
+  if (before < 0 || (before > 0 && !s.family().one_stream)) return {};
+  velocity->values.erase(velocity->values.begin(), velocity->values.begin() + before);
+  return velocity;
+}
+
+// neg + scale · (pos − neg), with the scale that comes nearest to a tensor.
+struct Guidance {
+  HintTensor pos, neg;
+  double scale = 0;
+
+  Guidance(HintTensor pos_tensor, HintTensor neg_tensor, const HintTensor& like)
+      : pos(std::move(pos_tensor)), neg(std::move(neg_tensor)) {
+    double along = 0, square = 0;
+    for (int64_t i = 0; i < static_cast<int64_t>(pos.values.size()); ++i) {
+      along += (At(like, i) - At(neg, i)) * Direction(i);
+      square += Direction(i) * Direction(i);
+    }
+    if (square > 0) scale = along / square;
+  }
+  double Direction(int64_t i) const { return At(pos, i) - At(neg, i); }
+  double Combined(int64_t i) const { return At(neg, i) + scale * Direction(i); }
+};
+
+bool TestNotRescaled(HintSearch& s, const Guidance& guidance) {
+  const auto fit = s.Test([&](int64_t i) { return guidance.Combined(i); }, {.fitted = 1});
+  if (!fit) return false;
+  s.Add(
+      "guidance_not_rescaled", *fit,
+      fmt::format("Guidance with the scale {:.4g}, but without bringing every token back to the norm of the "
+                  "prompt's own prediction.",
+                  guidance.scale));
+  return true;
+}
+
+// `guidance`: as the reference has it.
+bool TestRescaled(HintSearch& s, const Guidance& guidance) {
+  if (!s.ExplainsReference([&](int64_t i) { return guidance.Combined(i); })) return false;
+  const int64_t width = s.ref().shape.back();
+  std::vector<double> pos_square(static_cast<size_t>(s.count() / width)), square = pos_square;
+  for (int64_t i = 0; i < s.count(); ++i) {
+    pos_square[static_cast<size_t>(i / width)] += At(guidance.pos, i) * At(guidance.pos, i);
+    square[static_cast<size_t>(i / width)] += guidance.Combined(i) * guidance.Combined(i);
+  }
+  const auto rescaled = [&](int64_t i) {
+    const auto token = static_cast<size_t>(i / width);
+    return square[token] > 0 ? guidance.Combined(i) * std::sqrt(pos_square[token] / square[token]) : 0;
   };
-  if (const auto fit = s.Test([&](int64_t i) { return at(*pos, i); })) {
+  const auto fit = s.Test(rescaled);
+  if (!fit) return false;
+  s.Add("guidance_rescaled", *fit,
+        "Every token was brought back to the norm of the prompt's own prediction, as older models do; this "
+        "model's guidance is plain: neg + scale · (pos − neg).");
+  return true;
+}
+
+// Some families then bring every token back to the norm of pos.
+bool TestGuidance(HintSearch& s, int64_t step) {
+  auto pos = ReadVelocity(s, fmt::format("step{:03}", step)),
+       neg = ReadVelocity(s, fmt::format("step{:03}.neg", step));
+  if (!pos || !neg) return false;
+  if (const auto fit = s.Test([&](int64_t i) { return At(*pos, i); })) {
     s.Add("missing_guidance", *fit, "Guidance is missing: this is the prediction for the prompt alone.");
     return true;
   }
-  double along = 0, square = 0;
-  for (int64_t i = 0; i < s.count(); ++i) {
-    const double direction = at(*pos, i) - at(*neg, i);
-    along += (s.RunAt(i) - at(*neg, i)) * direction;
-    square += direction * direction;
-  }
-  if (!(square > 0) || !s.family().rescales_guidance) return false;
-  const double scale = along / square;
-  const auto combined = [&](int64_t i) { return at(*neg, i) + scale * (at(*pos, i) - at(*neg, i)); };
-  if (const auto fit = s.Test(combined, {.fitted = 1})) {
-    s.Add("guidance_not_rescaled", *fit,
-          fmt::format(
-              "Guidance with the scale {:.4g}, but without bringing every token back to the norm of the "
-              "prompt's own prediction.",
-              scale));
-    return true;
-  }
-  return false;
+  if (s.family().rescales_guidance)
+    return TestNotRescaled(s, Guidance(std::move(*pos), std::move(*neg), s.run()));
+  return TestRescaled(s, Guidance(std::move(*pos), std::move(*neg), s.ref()));
 }
 
 // latents + dt · velocity: the run may have gone the other way.
@@ -220,17 +230,20 @@ bool TestEulerStep(HintSearch& s) {
 
 void TestModelHints(HintSearch& s) {
   if (!s.same_shape() || s.ref().shape.empty()) return;
+  const bool one_stream = s.family().one_stream.has_value();
   const auto block = ParseBlockName(s.family(), s.name());
   if (block && block->list == s.family().denoiser_blocks) {
-    TestModulated(s, *block) || TestResiduals(s, *block) || TestAttentionHints(s, *block);
+    const bool found =
+        one_stream ? TestOneStreamHints(s, *block) : TestModulated(s, *block) || TestResiduals(s, *block);
+    found || TestRopeHints(s, *block) || TestAttentionHints(s, *block);
     return;
   }
   if (!block && ModuleOf(s.name()) == s.family().head_norm && s.name().find('/') != std::string::npos) {
-    TestHeadNorm(s);
+    one_stream ? TestOneStreamHeadNorm(s) : TestHeadNorm(s);
   } else if (const auto step = NumberAfter(s.name(), "noise_pred_step")) {
     TestGuidance(s, *step);
   } else {
-    TestEulerStep(s);
+    TestConditioningHints(s) || TestEulerStep(s);
   }
 }
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cmath>
+#include <functional>
 #include <map>
 #include <random>
 #include <string>
@@ -42,10 +43,42 @@ inline HintTensor WithBf16Noise(HintTensor tensor, unsigned seed = 99) {
   return tensor;
 }
 
-// The hints for `name`, whose reference is among `reference`.
+// An attention in which tokens [tokens, heads, head_dim] see only some others.
+struct WrongAttention {
+  int64_t heads = 0, head_dim = 0;
+  double scale = 1;
+  std::function<bool(int64_t query, int64_t key)> sees;
+
+  std::vector<float> Compute(const std::vector<float>& q, const std::vector<float>& k,
+                             const std::vector<float>& v) const {
+    const int64_t dim = heads * head_dim, tokens = static_cast<int64_t>(q.size()) / dim;
+    std::vector<float> out(q.size());
+    for (int64_t row = 0; row < tokens * heads; ++row) {
+      const int64_t begin = row * head_dim, head = row % heads * head_dim;
+      const float* query = q.data() + begin;
+      std::vector<double> sums(static_cast<size_t>(head_dim));
+      double total = 0;
+      for (int64_t key = 0; key < tokens; ++key) {
+        if (!sees(row / heads, key)) continue;
+        const float *to = k.data() + key * dim + head, *value = v.data() + key * dim + head;
+        double dot = 0;
+        for (int64_t d = 0; d < head_dim; ++d) dot += static_cast<double>(query[d]) * to[d];
+        const double weight = std::exp(scale * dot);
+        total += weight;
+        for (int64_t d = 0; d < head_dim; ++d) sums[static_cast<size_t>(d)] += weight * value[d];
+      }
+      for (int64_t d = 0; d < head_dim; ++d)
+        out[static_cast<size_t>(begin + d)] = static_cast<float>(sums[static_cast<size_t>(d)] / total);
+    }
+    return out;
+  }
+};
+
+// The hints for `name`, whose reference is among `reference`. Without a family it is told by the names.
 inline std::vector<Hint> HintsFor(const std::string& name, const NamedTensors& reference,
-                                  const HintTensor& run) {
+                                  const HintTensor& run, const CheckpointNames* family = nullptr) {
   HintContext context;
+  context.family = family;
   context.ref = [&](const std::string& other) -> std::optional<HintTensor> {
     const auto found = reference.find(other);
     return found == reference.end() ? std::nullopt : std::optional(found->second);

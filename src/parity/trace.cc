@@ -76,8 +76,9 @@ void RunTracer::Record(const std::string& name, const float* values, int64_t cou
   Measure(values, count, event);
   if (ranges_) event.expected = ranges_(name);
   event.resident_bytes = ResidentBytes();
-  const bool ends_block =
-      name.ends_with(kAttentionOutput) || (!names_->block_end.empty() && name.ends_with(names_->block_end));
+  const auto block = ParseBlockName(*names_, name);
+  const bool ends_block = block && block->list == names_->denoiser_blocks &&
+                          (block->rest == kAttentionOutput || IsOutput(block->rest, names_->block_end));
   if (ends_block) event.head_entropy = std::exchange(head_entropy_, {});
   events_.push_back(std::move(event));
 }

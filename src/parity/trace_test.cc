@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "families/qwen_image/vocabulary.h"
+#include "families/qwen_image_21/vocabulary.h"
 #include "files/json.h"
 #include "files/testing.h"
 
@@ -64,6 +65,15 @@ TEST(RunTracer, PutsHeadsToTheirBlockAndFlagsThem) {
   EXPECT_EQ(tracer.events()[0].head_entropy.size(), 3u);
   EXPECT_TRUE(tracer.events()[1].head_entropy.empty());
   EXPECT_THAT(tracer.Table(), HasSubstr("0.50, 1 uniform, 1 collapsed"));
+}
+
+// Of one stream the block's module itself is the output.
+TEST(RunTracer, PutsHeadsToABlockWithoutASuffix) {
+  RunTracer tracer(qwen_image_21::kCheckpointNames, CheckpointSelection("blocks"), {}, nullptr);
+  Show(tracer, std::string(kBlock) + ":attn_entropy", {0.5f, 0.5f});
+  Show(tracer, std::string(kBlock), {1});
+  ASSERT_EQ(tracer.events().size(), 1u);
+  EXPECT_EQ(tracer.events()[0].head_entropy.size(), 2u);
 }
 
 TEST(RunTracer, PassesOnWhatTheInnerSinkWants) {

@@ -22,6 +22,10 @@ class BlockTaps21:
         self._weights = []
         self._rotate = transformer_qwenimage21.apply_rotary_emb_qwen
         self._attend = transformer_qwenimage21.dispatch_attention_fn
+        # Text and pictures as one sequence: no module returns it.
+        transformer.transformer_blocks[0].register_forward_pre_hook(
+            lambda _module, _args, kwargs: recorder.record(":joint", kwargs["hidden_states"]), with_kwargs=True
+        )
         for index, block in enumerate(transformer.transformer_blocks):
             self._attach(f"transformer_blocks.{index}", block)
 

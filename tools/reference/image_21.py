@@ -17,7 +17,19 @@ class Image21(PictureToImage):
 
     def _attach_text_encoder(self, recorder):
         super()._attach_text_encoder(recorder)
+        self._tap_rope(recorder)
         self._tap_deepstack(recorder)
+
+    def _tap_rope(self, recorder):
+        """Which axis of a picture's positions each frequency follows shows nowhere else."""
+        path = "model.language_model.rotary_emb"
+
+        def record(_module, _args, output):
+            cos, sin = output
+            recorder.record(f"{path}:cos", cos)
+            recorder.record(f"{path}:sin", sin)
+
+        self._pipe.text_encoder.get_submodule(path).register_forward_hook(record)
 
     def _tap_deepstack(self, recorder):
         """What the first layers' outputs become: the vision tower's features are added at the pictures' tokens."""

@@ -55,7 +55,9 @@ constexpr StageNames kStages[] = {{"vision encoder", "text_encoder", kVision, tr
                                   {"VAE decoder", "vae", {}}};
 
 // The one stream begins as no module's output: text and pictures are put together first.
-constexpr StreamNames kStreams[] = {{.norm = {".img_norm1", ".img_norm2"},
+constexpr StreamNames kStreams[] = {{.input = ":joint",
+                                     .output = "",
+                                     .norm = {".img_norm1", ".img_norm2"},
                                      .modulated = {":modulated1", ":modulated2"},
                                      .attention_residual = ":attn_residual",
                                      .mlp = ".img_mlp",
@@ -65,6 +67,16 @@ constexpr StreamNames kStreams[] = {{.norm = {".img_norm1", ".img_norm2"},
                                      .attention_out = ".attn.to_out.0",
                                      .query_rope = ":query_rope",
                                      .key_rope = ":key_rope"}};
+constexpr OneStreamNames kOneStream = {
+    .pictures = "img_in", .modulation = "modulation.1", .gates = {":gate1", ":gate2"}};
+
+constexpr ConditionerNames kConditioner = {.layers = "model.language_model.layers",
+                                           .deepstack = ":deepstack",
+                                           .features = "model.visual.deepstack_merger_list.",
+                                           .rope_cos = "model.language_model.rotary_emb:cos",
+                                           .rope_sin = "model.language_model.rotary_emb:sin",
+                                           .embeds_before_norm = true,
+                                           .norm_from_zero = "txt_in.text_norm"};
 
 }  // namespace
 
@@ -74,11 +86,14 @@ const CheckpointNames kCheckpointNames = {.blocks = kBlocks,
                                           .stages = kStages,
                                           .denoiser_blocks = "transformer_blocks",
                                           .streams = kStreams,
+                                          .one_stream = kOneStream,
+                                          .block_end = "",
                                           .before_attention = ":key_rope",
                                           .head_norm = "norm_out",
                                           .velocity = "proj_out",
                                           .rescales_guidance = false,
                                           .time_projection = ".time_proj",
+                                          .conditioner = kConditioner,
                                           .example = "transformer/step000/*.attn.to_q"};
 
 }  // namespace qwen_image::qwen_image_21

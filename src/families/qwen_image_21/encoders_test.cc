@@ -99,7 +99,8 @@ class Substitute : public CheckpointSink {
  public:
   explicit Substitute(const GoldenTensors& expected) : expected_(expected) {}
 
-  bool Wants(std::string_view) const override { return true; }
+  // Rotations: these goldens hold half of each table, and Rope.HasTheOfficialAngles… compares it.
+  bool Wants(std::string_view name) const override { return name.find("rotary_emb:") == name.npos; }
   void OnCheckpoint(const std::string& name, const CheckpointView& view) override {
     const std::string golden = "two/" + SameOutput(name);
     ASSERT_TRUE(expected_.all().contains(golden)) << name;

@@ -30,6 +30,20 @@ struct Deepstack {
   std::span<const Tensor> features;  // [rows, hidden_size] each
 };
 
+// Shows cosines or sines as transformers has them, [1, tokens, head_dim]: both halves of a head have them
+// all. What a listener changes in the first half is taken over.
+void ShowRope(const Tap& tap, std::string_view name, Tensor& table /*[tokens, head_dim / 2]*/) {
+  if (!tap.Wants(name)) return;
+  const int64_t tokens = table.dim(0), half = table.dim(1);
+  Tensor shown({1, tokens, 2 * half});
+  for (int64_t t = 0; t < tokens; ++t) {
+    std::copy_n(table.row(t), half, shown.row(t));
+    std::copy_n(table.row(t), half, shown.row(t) + half);
+  }
+  tap(name, shown);
+  for (int64_t t = 0; t < tokens; ++t) std::copy_n(shown.row(t), half, table.row(t));
+}
+
 // One prompt's way through the layers.
 class TextEncoderPass {
  public:
@@ -101,7 +115,7 @@ void TextEncoder::CheckDeepstack(std::span<const Tensor> deepstack, const Prompt
 Tensor TextEncoder::Encode(const std::vector<int64_t>& input_ids, const PromptImages* images,
                            std::span<const Tensor> deepstack, const Compute& compute, const Tap& tap) const {
   const Tap model = tap.Under("model.language_model.");
-  const RopeTables rope = MakeRope(config_, GetRopeIndex(input_ids, images));
+  RopeTables rope = MakeRope(config_, GetRopeIndex(input_ids, images));
   Tensor inputs_embeds = EmbedTokens(weights_.embed_tokens, input_ids, store_.path());
   model("embed_tokens", inputs_embeds);
   Deepstack added{.rows = {}, .features = deepstack};
@@ -111,6 +125,8 @@ Tensor TextEncoder::Encode(const std::vector<int64_t>& input_ids, const PromptIm
     for (size_t i = 0; i < input_ids.size(); ++i)
       if (input_ids[i] == images->image_token) added.rows.push_back(static_cast<int64_t>(i));
   }
+  ShowRope(model, "rotary_emb:cos", rope.cos);
+  ShowRope(model, "rotary_emb:sin", rope.sin);
   return TextEncoderPass(*this, compute).Run(inputs_embeds, rope, added, model);
 }
 

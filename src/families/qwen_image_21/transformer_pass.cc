@@ -173,6 +173,7 @@ void TransformerPass::RunBlock(size_t block, Flow& flow, Memory& memory) {
 }
 
 void TransformerPass::RunBlocks(std::span<Flow> flows) {
+  for (Flow& flow : flows) ops_->Show(flow.tap, ":joint", flow.state.hidden);
   const size_t blocks = model_.weights().transformer_blocks.size();
   for (size_t i = 0; i < blocks; ++i) {
     for (size_t j = 0; j < flows.size(); ++j) {
