@@ -25,7 +25,7 @@ TransformerWeights::Block BindBlock(WeightBinder& binder, const TransformerConfi
           .norm_k = binder.Floats(block + ".attn.norm_k.weight", {head_dim}),
           .gate_layer = linear(".img_mlp.gate_layer", mlp, dim),
           .proj = linear(".img_mlp.proj", mlp, dim),
-          .out = linear(".img_mlp.out", dim, mlp)};
+          .out = InSmallGroups(linear(".img_mlp.out", dim, mlp))};
 }
 
 }  // namespace

@@ -66,9 +66,9 @@ std::vector<float> Multiply(const Int8Activations& x, const WeightMatrix& w, con
 }
 
 // The product of the quantized activations, in double: what is left is the rounding of one sum a group.
-void ExpectRight(int64_t rows, const Weights& weights, Int8Fineness fineness) {
+void ExpectRight(int64_t rows, const Weights& weights, Int8Fineness fineness, int parts_of_group = 1) {
   const WeightMatrix& w = weights.matrix;
-  const int group = Int8GroupOf(w);
+  const int group = Int8GroupOf(w) / parts_of_group;
   SCOPED_TRACE(::testing::Message() << rows << " x " << w.cols << " x " << w.rows << ", groups of " << group);
   ASSERT_GT(group, 0);
   const std::vector<float> x = Random(rows * w.cols, 1), bias = Random(w.rows, 2), values = Decoded(w);
@@ -118,6 +118,21 @@ TEST(Int8MatMul, BytesWithScales) {
     const BlockFormat& i8 = *FindBlockFormat("I8");
     ExpectRight(3, BlockWeights(5, 192, i8, {0.01f}), Int8Fineness::kWhereNeeded);
     ExpectRight(3, BlockWeights(5, 192, i8, {0.01f, 0.02f, 0.5f, 1.0f, 3.0f}), Int8Fineness::kWhereNeeded);
+  });
+}
+
+TEST(Int8MatMul, ActivationsInSmallerGroupsThanTheWeights) {
+  ForEachKernel([] {
+    for (int bits : {4, 8}) {
+      for (int group : {64, 128}) {
+        for (int parts : {2, 4}) {
+          ExpectRight(7, MlxWeights(33, 3 * group, bits, group), Int8Fineness::kWhereNeeded, parts);
+          ExpectRight(5, MlxWeights(17, 49 * group, bits, group), Int8Fineness::kEverywhere, parts);
+        }
+      }
+    }
+    ExpectRight(3, BlockWeights(5, 192, *FindBlockFormat("I8"), {0.01f}), Int8Fineness::kWhereNeeded, 2);
+    ExpectRight(7, BlockWeights(19, 512, *FindBlockFormat("Q4_0")), Int8Fineness::kWhereNeeded, 2);
   });
 }
 

@@ -158,7 +158,7 @@ class TaskRun {
                                 (kept_tiles + kStripPanels * fine_tiles_) * tile_floats_);
     for (Int8PanelBuffer& panel : panels_) {
       panel = {reinterpret_cast<uint8_t*>(free), free + q_floats, free + q_floats + scale_floats,
-               panel_bytes_};
+               panel_bytes_, x_.group()};
       free += panel_floats;
     }
     unpacked_ = reinterpret_cast<uint8_t*>(free);

@@ -14,7 +14,7 @@ namespace qwen_image {
 
 // One product, and what is done with its sums before they leave the registers.
 struct Int8Product {
-  const Int8Activations* x = nullptr;  // [rows, w.cols], in groups of Int8GroupOf(w)
+  const Int8Activations* x = nullptr;  // [rows, w.cols], in groups of Int8GroupOf(w), or of a part of it
   const WeightMatrix* w = nullptr;
   const float* bias = nullptr;  // [w.rows], or none
   bool gelu = false;            // GeluTanh(x · wᵀ + bias)

@@ -19,6 +19,12 @@ RowPart PartOf(const WeightMatrix& w, int64_t row, int64_t first, int64_t depth)
   return {row, (row * w.cols + first) / unit, depth / unit};
 }
 
+// [count][kInt8PanelCols] → [count · times][kInt8PanelCols], each row `times` times in turn; in place.
+void RepeatRows(float* rows, int64_t count, int64_t times) {
+  for (int64_t to = count * times - 1; times > 1 && to > 0; --to)
+    std::copy_n(rows + to / times * kInt8PanelCols, kInt8PanelCols, rows + to * kInt8PanelCols);
+}
+
 }  // namespace
 
 int Int8GroupOf(const WeightMatrix& w) {
@@ -54,14 +60,17 @@ void UnpackInt8Panel(const WeightMatrix& w, int64_t row, int64_t cols, int64_t f
                   biases + c * groups);
     rows.rows[c] = q ? q : reinterpret_cast<const uint8_t*>(w.Units(part.begin)) + packed.offset;
   }
+  const bool shifted =
+      packed.bits != 4 && kernel.weights == Int8Weights::kSigned && coding.integers().bits == 8;
   TransposeFloats(scales, groups, groups, to.scales);
   TransposeFloats(biases, groups, groups, to.biases);
-  if (packed.bits == 4) return InterleaveNibbles(rows, depth, packed.apart, to.q);
-  const bool shifted = kernel.weights == Int8Weights::kSigned && coding.integers().bits == 8;
-  const auto flip = static_cast<uint8_t>(packed.flip ^ (shifted ? 0x80 : 0));
-  InterleaveBytes(rows, depth, flip, to.q, Int8PlanesOf(w, kernel) == 2 ? to.q + to.plane_bytes : nullptr);
   // q − 128 as signed numbers; the biases make up for it.
   for (int64_t i = 0; shifted && i < groups * kInt8PanelCols; ++i) to.biases[i] += 128.0f * to.scales[i];
+  RepeatRows(to.scales, groups, group / to.group);
+  RepeatRows(to.biases, groups, group / to.group);
+  if (packed.bits == 4) return InterleaveNibbles(rows, depth, packed.apart, to.q);
+  const auto flip = static_cast<uint8_t>(packed.flip ^ (shifted ? 0x80 : 0));
+  InterleaveBytes(rows, depth, flip, to.q, Int8PlanesOf(w, kernel) == 2 ? to.q + to.plane_bytes : nullptr);
 }
 
 void PrefetchInt8Row(const WeightMatrix& w, int64_t row, int64_t first, int64_t depth) {

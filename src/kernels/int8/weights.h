@@ -7,8 +7,8 @@
 
 namespace qwen_image {
 
-// The group of activations that a matrix is multiplied with: 16, 32 or 64; 0: its values are not integers
-// with scales, it cannot be multiplied here.
+// The largest group of activations that a matrix can be multiplied with: 16, 32 or 64; 0: its values are not
+// integers with scales, it cannot be multiplied here. Smaller groups that divide it will do as well.
 int Int8GroupOf(const WeightMatrix& w);
 
 // The planes that its panels have with this kernel: 1 or 2.
@@ -20,6 +20,7 @@ struct Int8PanelBuffer {
   float* scales;  // [depth / group][kInt8PanelCols]
   float* biases;  // the same
   int64_t plane_bytes;
+  int group;  // of the activations
 
   Int8Panel panel() const { return {q, scales, biases, plane_bytes}; }
 };

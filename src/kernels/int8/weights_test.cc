@@ -61,7 +61,7 @@ void ExpectPanel(const Weights& weights, int64_t row, int64_t cols, int64_t firs
   std::vector<uint8_t> scratch(static_cast<size_t>(plane));
   auto* const bytes = reinterpret_cast<uint8_t*>(q.data());
   UnpackInt8Panel(w, row, cols, first, depth, kernel, scratch.data(),
-                  {bytes, scales.data(), biases.data(), plane});
+                  {bytes, scales.data(), biases.data(), plane, group});
   const bool is_signed = kind == Int8Weights::kSigned && w.coding->integers().bits == 8;
   std::vector<uint8_t> want;
   std::vector<float> want_scales, want_biases;
