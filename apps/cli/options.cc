@@ -93,7 +93,9 @@ void AddDrawOptions(CLI::App& command, GenerateOptions& o) {
       ->group(kPicture);
   command.add_option("--width", o.width, "Width alone")->group(kPicture);
   command.add_option("--height", o.height, "Height alone")->group(kPicture);
-  command.add_option("--steps", o.steps, "Denoising steps (default: the model's, 50 for Qwen-Image)")
+  command
+      .add_option("--steps", o.steps,
+                  "Denoising steps (default: the model's; 50 for Qwen-Image, 40 for 2.1, 8 for its Turbo)")
       ->group(kPicture);
   command
       .add_option(
@@ -102,8 +104,9 @@ void AddDrawOptions(CLI::App& command, GenerateOptions& o) {
           "last 0: A,B,C is three steps")
       ->group(kPicture);
   command
-      .add_option("--cfg", o.cfg,
-                  "True guidance scale; 1 switches it off and halves the time (default: the model's, 4)")
+      .add_option(
+          "--cfg", o.cfg,
+          "True guidance scale; 1 switches it off and halves the time (default: the model's; 4, for 2.1 1)")
       ->group(kPicture);
   command
       .add_option("--seed", o.seed,
@@ -230,6 +233,7 @@ void AddGenerateOptions(CLI::App& command, GenerateOptions& o) {
       "Examples:\n"
       "  qwen-image generate \"a red circle on a blue background\" -o circle.png\n"
       "  qwen-image generate \"two green stars on a white background\" --count 4 --seed 7 -o stars.png\n"
+      "  qwen-image generate \"a cat\" --model ~/models/Qwen-Image-2.1-Turbo -o cat.png\n"
       "  qwen-image generate \"a cat\" --model ~/models/Qwen-Image --size 1328x1328 --steps 30\n"
       "  qwen-image generate \"a cat\" --model ~/models/Qwen-Image --transformer qwen-image-Q4_K_M.gguf\n"
       "  qwen-image generate \"a cat\" --model ~/models/Qwen-Image --lora "
@@ -255,7 +259,8 @@ void AddEditOptions(CLI::App& command, GenerateOptions& o) {
   CheckValues(command);
   command.get_option("--prompt")->description("What to change");
   command.get_option("--steps")->description(
-      "Denoising steps (default: the model's; 50 for Qwen-Image-Edit, 40 for Edit-2509 and later)");
+      "Denoising steps (default: the model's; 50 for Qwen-Image-Edit, 40 for Edit-2509 and later and 2.1, 8 "
+      "for its Turbo)");
   command.remove_option(command.get_option("--max-sequence-length"));  // edits use the whole prompt
   command.get_option("--size")->description(
       "WIDTHxHEIGHT in pixels, multiples of 16 or, for Qwen-Image-2.1, of 32 (default: the input's ratio at "
