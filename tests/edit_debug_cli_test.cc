@@ -15,7 +15,9 @@ struct Golden {
   const char *name, *model, *command;
 };
 const Golden kEdit = {"micro_edit", "edit-micro", "edit"};
+const Golden kEdit21 = {"micro_21_edit", "21-micro", "edit"};
 const Golden kGoldens[] = {kEdit,
+                           kEdit21,
                            {"micro_edit_2511", "edit-micro-2511", "edit"},
                            {"micro_edit_one", "edit-micro-one", "edit"},
                            {"micro_edit_inpaint", "edit-micro-one", "edit"},
@@ -85,13 +87,28 @@ TEST_F(EditDebug, EveryComponentRunsAloneOnTheReferencesInputs) {
   const std::map<std::string, std::string> outputs = {{"text_encoder", "text_encoder/model.visual.merger"},
                                                       {"transformer", "noise_pred_step1"},
                                                       {"vae", "image"}};
-  Use(kEdit);
-  for (const auto& [component, output] : outputs) {
-    SCOPED_TRACE(component);
-    const RunResult result = Debug(kEdit, {"--only", component}, {"-m", Model(kEdit)});
-    EXPECT_EQ(result.exit_code, 0) << result.err;
-    EXPECT_TRUE(Compared(kEdit).contains(output));
+  for (const Golden& golden : {kEdit, kEdit21}) {
+    Use(golden);
+    for (const auto& [component, output] : outputs) {
+      SCOPED_TRACE(std::string(golden.name) + " " + component);
+      const RunResult result = Debug(golden, {"--only", component}, {"-m", Model(golden)});
+      EXPECT_EQ(result.exit_code, 0) << result.err;
+      EXPECT_TRUE(Compared(golden).contains(output));
+    }
   }
+}
+
+TEST_F(EditDebug, BisectFindsAnErrorInTheTransformerOf21) {
+  Use(kEdit21);
+  const ModelCopy model(Path("broken"), fs::path("tests/goldens/models") / kEdit21.model);
+  model.EditTensors("transformer/diffusion_pytorch_model.safetensors", [](ModelCopy::StoredTensors& tensors) {
+    std::string& bytes = tensors.at("transformer_blocks.0.attn.norm_k.weight").bytes;
+    std::rotate(bytes.begin(), bytes.begin() + bytes.size() / 2, bytes.end());
+  });
+  EXPECT_EQ(Run({"bisect", kEdit21.name, "-m", Model(kEdit21)}).exit_code, 0);
+  const RunResult wrong = Run({"bisect", kEdit21.name, "-m", model.path().string()});
+  EXPECT_EQ(wrong.exit_code, 1) << wrong.err;
+  EXPECT_THAT(wrong.out, HasSubstr("first transformer/step000/"));
 }
 
 TEST_F(EditDebug, BisectFindsAnErrorInTheVisionEncoder) {

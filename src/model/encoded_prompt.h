@@ -18,6 +18,9 @@ struct EncodedPrompt {
 
   int64_t own_ids() const { return static_cast<int64_t>(ids.size()) - dropped; }
   int64_t embeds() const { return std::min(own_ids(), most_embeds); }
+  std::vector<int64_t> ids_of_embeds() const {
+    return {ids.begin() + dropped, ids.begin() + dropped + embeds()};
+  }
 };
 
 }  // namespace qwen_image

@@ -62,13 +62,23 @@ void RunTextEncoder(const Pipeline::Impl& model, const Run& run, const Component
   if (run.settings.guided()) encode("negative_input_ids", Which::kNegative);
 }
 
+// The reference's embeddings; of an edit also their ids, which tell where its pictures stand.
+EncodedText TextIn(const Pipeline::Impl& model, const Run& run, const ComponentInputs& inputs,
+                   const std::string& prefix) {
+  const Shape shape = {1, -1, model.model->conditioner().width()};
+  EncodedText text{.embeds = Need(inputs, prefix + "prompt_embeds", shape)};
+  const std::string ids_name = prefix + "input_ids";
+  auto ids = run.settings.references.empty() ? std::nullopt : inputs.Ids(ids_name);
+  if (ids) text.ids = TakeIds(model, run, ids_name, *std::move(ids), PicturesIn(inputs)).ids_of_embeds();
+  return text;
+}
+
 void RunTransformer(const Pipeline::Impl& model, const Run& run, const ComponentInputs& inputs) {
   const Settings& s = run.settings;
   const Geometry& geometry = model.geometry();
-  const Shape text_shape = {1, -1, model.model->conditioner().width()};
-  const EncodedText text{.embeds = Need(inputs, "prompt_embeds", text_shape)};
+  const EncodedText text = TextIn(model, run, inputs, "");
   std::optional<EncodedText> negative;
-  if (s.guided()) negative = EncodedText{.embeds = Need(inputs, "negative_prompt_embeds", text_shape)};
+  if (s.guided()) negative = TextIn(model, run, inputs, "negative_");
   Tensor references;
   if (!s.references.empty()) {
     int64_t tokens = 0;

@@ -19,11 +19,6 @@ Tensor CutPromptEmbeds(const Tensor& hidden_states, const EncodedPrompt& prompt)
   return embeds;
 }
 
-std::vector<int64_t> IdsOfEmbeds(const EncodedPrompt& prompt) {
-  const auto first = prompt.ids.begin() + prompt.dropped;
-  return {first, first + prompt.embeds()};
-}
-
 std::string EncodersIdentity(const Pipeline::Impl& model, const SeenPictures& pictures) {
   const std::string text_encoder = IdentityOf(model, Component::kTextEncoder);
   return pictures.any() ? text_encoder + " " + IdentityOf(model, Component::kVisionEncoder) : text_encoder;
@@ -48,7 +43,7 @@ EncodedText EncodeText(const Pipeline::Impl& model, const Run& run, const std::s
           {1, static_cast<int64_t>(encoded.ids.size())});
 
   EncodedText text{.embeds = {},
-                   .ids = IdsOfEmbeds(encoded),
+                   .ids = encoded.ids_of_embeds(),
                    .prompt_tokens = encoded.prompt_tokens,
                    .truncated = encoded.truncated || encoded.own_ids() > encoded.most_embeds};
   // Whoever watches the run wants to see the text encoder at work.
