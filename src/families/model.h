@@ -87,6 +87,7 @@ struct ModelTraits {
   // The sizes of an edit's pictures. `repairs`: a part of the only one is drawn anew, or it gets margins.
   // Throws Error kUsage if this model does not edit, or not so many pictures.
   std::function<std::vector<EditInputSizes>(std::span<const ImageSize> inputs, bool repairs)> plan_edit;
+  std::string note;  // what users should know about every picture; empty: nothing
   // What users should know about a picture of this size; empty: nothing. The function may be empty, too.
   std::function<std::string(ImageSize drawn, bool edits)> note_on_size;
 };

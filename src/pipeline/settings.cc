@@ -195,6 +195,7 @@ std::vector<std::string> SizeNotes(const GenerateRequest& request, const Setting
                                    const ModelTraits& model) {
   constexpr double kMostEnlargement = 1.5;
   std::vector<std::string> notes;
+  if (!model.note.empty()) notes.push_back(model.note);
   if (request.mask) {
     const Image& image = request.init_image ? *request.init_image : request.input_images.front();
     const ImageSize picture = {image.width, image.height}, mask = {request.mask->width, request.mask->height};

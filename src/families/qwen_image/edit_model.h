@@ -4,7 +4,7 @@
 #include <span>
 #include <vector>
 
-#include "families/qwen_image/edit_sizes.h"
+#include "families/edit_sizes.h"
 #include "families/qwen_image/prompt.h"
 #include "weights/model_defaults.h"
 #include "weights/variant.h"

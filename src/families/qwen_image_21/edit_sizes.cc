@@ -1,7 +1,7 @@
 #include "families/qwen_image_21/edit_sizes.h"
 
 #include "core/fail.h"
-#include "families/qwen_image/edit_sizes.h"
+#include "families/edit_sizes.h"
 
 namespace qwen_image::qwen_image_21 {
 

@@ -19,9 +19,8 @@ Defaults OfficialDefaults() {
 // Users of every implementation report it, and no other size near it does that.
 std::string NoteOnSize(ImageSize drawn, bool edits) {
   if (!edits || drawn.width != 1024 || drawn.height != 1024) return "";
-  return "an edit of exactly 1024x1024 is a bad size for this model: it may ignore the instruction or come "
-         "out "
-         "with noise; 992x992 and 1056x1056 are fine";
+  return "an edit of exactly 1024x1024 is a bad size for this model: it may ignore the instruction, or come "
+         "out with noise; 992x992 and 1056x1056 are fine";
 }
 
 }  // namespace
@@ -56,9 +55,11 @@ QwenImage21Model::QwenImage21Model(const ModelParts& parts, const ModelFiles& fi
 
 void QwenImage21Model::SetTraits(const ModelParts& parts) {
   const bool turbo = variant_.variant == Variant::kTurbo && !variant_.from_index;
-  traits_.scheduler = turbo                     ? TurboScheduler()
-                      : parts.scheduler.empty() ? OfficialScheduler()
-                                                : ReadSchedulerConfig(parts.scheduler);
+  // Turbo's folder has no schedule for the base model.
+  const bool official = parts.scheduler.empty() || variant_.in_turbo_folder;
+  traits_.scheduler = turbo      ? TurboScheduler()
+                      : official ? OfficialScheduler()
+                                 : ReadSchedulerConfig(parts.scheduler);
   traits_.sigmas = variant_.sigmas;
   traits_.defaults = WithOwn(OfficialDefaults(), own_defaults_);
   if (!traits_.sigmas.empty()) traits_.defaults.steps = static_cast<int64_t>(traits_.sigmas.size());
@@ -69,6 +70,10 @@ void QwenImage21Model::SetTraits(const ModelParts& parts) {
     return PlanEdit(inputs, edit_area_);
   };
   traits_.note_on_size = NoteOnSize;
+  if (variant_.in_turbo_folder && !variant_.certain)
+    traits_.note =
+        "the folder is Turbo's, but the transformer is from elsewhere and is drawn as the base model; "
+        "--variant 2.1-turbo says that it is Turbo";
 }
 
 const Vocabulary& QwenImage21Model::vocabulary() const { return kQwenImage21Vocabulary; }

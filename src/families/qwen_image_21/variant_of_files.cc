@@ -29,10 +29,12 @@ std::vector<double> SampleSigmas(const std::filesystem::path& path) {
 }
 
 RecognizedVariant TellFromFiles(const ModelParts& parts) {
+  std::vector<double> sigmas;
+  if (!parts.pipeline_class.empty()) sigmas = SampleSigmas(parts.root / "model_index.json");
   // The index speaks for the folder's own transformer only.
   if (parts.pipeline_class.empty() || parts.transformer.parent_path() != parts.root)
-    return {.how = "no model_index.json speaks for this transformer, and the tensors of Turbo are alike"};
-  std::vector<double> sigmas = SampleSigmas(parts.root / "model_index.json");
+    return {.how = "no model_index.json speaks for this transformer, and the tensors of Turbo are alike",
+            .in_turbo_folder = !sigmas.empty()};
   if (sigmas.empty())
     return {.variant = Variant::kBase, .certain = true, .how = "model_index.json: " + parts.pipeline_class};
   return {.variant = Variant::kTurbo,
@@ -64,7 +66,8 @@ RecognizedVariant RecognizeVariant(const ModelParts& parts, const std::string& a
           .certain = true,
           .how = "the variant that was given",
           .sigmas = *wanted == Variant::kTurbo ? TurboSigmas() : std::vector<double>(),
-          .given = true};
+          .given = true,
+          .in_turbo_folder = found.in_turbo_folder};
 }
 
 }  // namespace qwen_image::qwen_image_21

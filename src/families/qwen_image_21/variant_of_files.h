@@ -12,11 +12,12 @@ namespace qwen_image::qwen_image_21 {
 
 struct RecognizedVariant {
   Variant variant = Variant::kBase;
-  bool certain = false;        // something told; single files do not, and are taken for the base model
-  std::string how = {};        // what told
-  std::vector<double> sigmas;  // that the model is drawn with; empty: those that follow from the steps
-  bool from_index = false;     // the sigmas and the scheduler are those of the model's own folder
-  bool given = false;          // by the caller, where no file tells
+  bool certain = false;          // something told; single files do not, and are taken for the base model
+  std::string how = {};          // what told
+  std::vector<double> sigmas;    // that the model is drawn with; empty: those that follow from the steps
+  bool from_index = false;       // the sigmas and the scheduler are those of the model's own folder
+  bool given = false;            // by the caller, where no file tells
+  bool in_turbo_folder = false;  // the folder is Turbo's, but the transformer is from elsewhere
 };
 
 // From model_index.json, or from the caller (`asked`; empty: not given). Throws Error kUsage if `asked` is no

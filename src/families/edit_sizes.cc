@@ -1,4 +1,4 @@
-#include "families/qwen_image/edit_sizes.h"
+#include "families/edit_sizes.h"
 
 #include <cmath>
 

@@ -1,6 +1,6 @@
 // Against calculate_dimensions: tests/goldens/processors/sizes.json, written by
 // tools/reference/processor_goldens.py.
-#include "families/qwen_image/edit_sizes.h"
+#include "families/edit_sizes.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
