@@ -122,6 +122,7 @@ void PrintJson(const Job& job, const Picture& p, Json record, const StartSeconds
   record["steps_resumed"] = p.steps_resumed;
   record["steps_run"] = p.steps_run;
   if (p.source) record["source"] = SourceJson(p);
+  if (!p.notes.empty()) record["notes"] = p.notes;
   record["threads"] = pipeline.threads();
   if (Json weights = WeightsJson(pipeline); !weights.is_null()) record["weights"] = std::move(weights);
   record["seconds"] = {{"load", start.load},

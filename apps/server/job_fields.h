@@ -14,11 +14,11 @@ namespace qwen_image::server {
 // What one request may ask for. A model on CPUs takes seconds to minutes for each step of a picture; what is
 // refused here would hold up everybody else for hours, or fill the memory.
 struct RequestLimits {
-  int64_t pixels = 2048 * 2048;  // of a picture that is drawn
+  int64_t pixels = 2400 * 1792;  // of a picture that is drawn: the largest that a published model recommends
   int64_t n = 10;                // as OpenAI's
   int64_t steps = 200;
   size_t prompt_bytes = 32 << 10;  // about 16 times what a model reads
-  int64_t images = 8;              // to edit
+  int64_t images = 10;             // to edit
   // Of all pictures that come with a request, decoded, with margins: waiting jobs hold them in memory.
   int64_t image_pixels = 32'000'000;
 };

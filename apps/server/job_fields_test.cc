@@ -194,14 +194,15 @@ TEST(JobFields, Prompts) {
 }
 
 TEST(JobFields, AsManyPixelsAsAllowed) {
-  EXPECT_EQ(Parse({{"size", "2048x2048"}}).request.width, 2048);
-  EXPECT_THAT(Refusal({{"size", "2064x2048"}}),
-              HasSubstr("a picture of 2064x2048 has 4227072 pixels; this server draws at most 4194304"));
+  EXPECT_EQ(Parse({{"size", "2400x1792"}}).request.width, 2400);
+  EXPECT_EQ(Parse({{"size", "1536x2752"}}).request.height, 2752);
+  EXPECT_THAT(Refusal({{"size", "2416x1792"}}),
+              HasSubstr("a picture of 2416x1792 has 4329472 pixels; this server draws at most 4300800"));
   EXPECT_THAT(Refusal({{"width", 8192}, {"height", 8192}}),
-              HasSubstr("at most 4194304, for example 2048x2048"));
-  EXPECT_THAT(Refusal({{"size", "1000000x1000000"}}), HasSubstr("for example 2048x2048"));
-  // 4194304 = 6480 · 647.3 at this ratio
-  EXPECT_THAT(Refusal({{"size", "10007x1000"}}), HasSubstr("for example 6464x640"));
+              HasSubstr("at most 4300800, for example 2064x2064"));
+  EXPECT_THAT(Refusal({{"size", "1000000x1000000"}}), HasSubstr("for example 2064x2064"));
+  // 4300800 = 6560 · 655.6 at this ratio
+  EXPECT_THAT(Refusal({{"size", "10007x1000"}}), HasSubstr("for example 6560x640"));
   // None of the sizes of this ratio is possible.
   EXPECT_THAT(Refusal({{"size", "1000000x64"}}), testing::Not(HasSubstr("for example")));
   EXPECT_EQ(Parse({{"width", 8192}}).request.width, 8192);  // 8192x128
@@ -230,9 +231,9 @@ TEST(JobFields, PicturesAreDecoded) {
 TEST(JobFields, WrongPicturesAreNamed) {
   const std::string grey = Base64Of(Plain(32, 16, 200));
   EXPECT_THAT(Refusal({{"input_images", grey}}),
-              HasSubstr("input_images must be a list of at most 8 pictures"));
-  EXPECT_THAT(Refusal({{"input_images", std::vector<std::string>(9, grey)}}),
-              HasSubstr("at most 8 pictures, not a list of 9"));
+              HasSubstr("input_images must be a list of at most 10 pictures"));
+  EXPECT_THAT(Refusal({{"input_images", std::vector<std::string>(11, grey)}}),
+              HasSubstr("at most 10 pictures, not a list of 11"));
   EXPECT_THAT(Refusal({{"input_images", {grey, 5}}}), HasSubstr("input_images[1] must be a picture"));
   for (const char* url :
        {"http://localhost/x.png", "https://example.com/x.png", "file:///etc/passwd", "ftp://x/y"})

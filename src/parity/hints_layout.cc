@@ -212,6 +212,9 @@ bool TestRegrouped(HintSearch& s) {
   return false;
 }
 
+// What comes out of a run, or goes into its VAE.
+bool IsPicture(const HintSearch& s) { return s.name() == "image" || s.name().starts_with("vae_image"); }
+
 bool TestAlongAxes(HintSearch& s) {
   const Shape& shape = s.ref().shape;
   int64_t inner = 1;
@@ -219,16 +222,18 @@ bool TestAlongAxes(HintSearch& s) {
     const int64_t size = shape[axis];
     if (size < 2) continue;
     const auto moved_to = [&](int64_t i, int64_t to) { return s.RefAt(i + (to - i / inner % size) * inner); };
-    if (size == 3) {
-      std::array<int64_t, 3> order = {0, 1, 2};
+    if (size == 3 || (size == 4 && IsPicture(s))) {
+      std::vector<int64_t> order(static_cast<size_t>(size));
+      std::iota(order.begin(), order.end(), 0);
       while (std::next_permutation(order.begin(), order.end())) {
         const auto fit =
             s.Test([&](int64_t i) { return moved_to(i, order[static_cast<size_t>(i / inner % size)]); });
         if (!fit) continue;
-        s.Add(
-            "swapped_channels", *fit,
-            fmt::format("The three channels of axis {} are in the order ({}). Look for BGR in place of RGB.",
-                        axis, fmt::join(order, ", ")));
+        s.Add("swapped_channels", *fit,
+              fmt::format(
+                  "The channels of axis {} are in the order ({}). Look for BGR in place of RGB, or alpha "
+                  "in front.",
+                  axis, fmt::join(order, ", ")));
         return true;
       }
     }

@@ -137,6 +137,9 @@ std::vector<Planted> AllPlanted() {
           [](const HintTensor& r, int64_t i) { return At(r, i / 64 * 64 + i % 16 * 4 + i % 64 / 16); }),
       PlantValue("swapped_channels", "image", {1, 3, 8, 12},
                  [](const HintTensor& r, int64_t i) { return At(r, (2 - i / 96) * 96 + i % 96); }),
+      PlantValue(
+          "swapped_channels", "image", {1, 4, 8, 12},  // alpha in front
+          [](const HintTensor& r, int64_t i) { return At(r, (i / 96 + 3) % 4 * 96 + i % 96); }, "argb"),
       PlantValue("flipped_axis", "image", {1, 3, 8, 12},
                  [](const HintTensor& r, int64_t i) { return At(r, i / 12 * 12 + 11 - i % 12); }),
       PlantValue("swapped_text_image", kBlock + ":attn_output", kHidden,

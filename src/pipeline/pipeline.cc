@@ -39,7 +39,16 @@ int Pipeline::threads() const { return impl_->pool.size(); }
 
 void Pipeline::Check(const GenerateRequest& request) const {
   const Settings settings = impl_->Resolve(request);
-  if (!settings.references.empty()) impl_->model->conditioner().NeedVision();  // it may not be there
+  const Conditioner& conditioner = impl_->model->conditioner();
+  if (!settings.references.empty()) {
+    conditioner.NeedVision();  // it may not be there
+  } else {
+    // A prompt that the model cannot take. That of an edit is known with its pictures alone.
+    const PromptOptions options{.max_sequence_length = request.max_sequence_length,
+                                .parse_special_tokens = request.reference_special_tokens};
+    conditioner.Tokenize(request.prompt, {}, options);
+    if (settings.guided()) conditioner.Tokenize(settings.negative_prompt, {}, options);
+  }
   if (impl_->check_memory) CheckWorkspaceFits(*impl_, request, settings);
 }
 

@@ -29,6 +29,11 @@ double CheckedNumber(const Json& value, const std::string& where, const std::str
 
 }  // namespace
 
+double CheckPositive(double value, const std::string& where, const std::string& key) {
+  if (value > 0) return value;
+  Fail(ErrorKind::kBadInput, "{}: \"{}\" is {}, expected a number above 0", where, key, value);
+}
+
 ConfigReader::ConfigReader(const Json& object, std::string where)
     : object_(object), where_(std::move(where)) {
   if (!object_.is_object()) Fail(ErrorKind::kBadInput, "{}: expected a JSON object", where_);
@@ -69,6 +74,10 @@ double ConfigReader::Number(const std::string& key) const { return CheckedNumber
 
 double ConfigReader::Number(const std::string& key, double fallback) const {
   return Has(key) ? Number(key) : fallback;
+}
+
+double ConfigReader::Positive(const std::string& key, double fallback) const {
+  return CheckPositive(Number(key, fallback), where_, key);
 }
 
 bool ConfigReader::Bool(const std::string& key, bool fallback) const {

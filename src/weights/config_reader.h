@@ -21,6 +21,7 @@ class ConfigReader {
   int64_t Int(const std::string& key, int64_t min, int64_t max, int64_t fallback) const;
   double Number(const std::string& key) const;  // finite
   double Number(const std::string& key, double fallback) const;
+  double Positive(const std::string& key, double fallback) const;  // finite and above 0
   bool Bool(const std::string& key, bool fallback) const;
   std::string String(const std::string& key, const std::string& fallback) const;
   std::vector<int64_t> Ints(const std::string& key, int64_t min, int64_t max) const;  // 1 to 64 of them
@@ -36,5 +37,8 @@ class ConfigReader {
   const Json& object_;
   std::string where_;
 };
+
+// The value, for the same from elsewhere (GGUF's metadata). Throws Error kBadInput unless it is above 0.
+double CheckPositive(double value, const std::string& where, const std::string& key);
 
 }  // namespace qwen_image

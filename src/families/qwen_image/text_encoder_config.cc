@@ -17,7 +17,7 @@ std::vector<int64_t> UsualMropeSection(int64_t head_dim) {
 // Only plain rotary embeddings. mrope_section counts with pictures alone, so it is checked where they come.
 void ReadRope(const ConfigReader& config, TextEncoderConfig& c) {
   c.mrope_section = UsualMropeSection(c.head_dim());
-  c.rope_theta = config.Number("rope_theta", c.rope_theta);
+  c.rope_theta = config.Positive("rope_theta", c.rope_theta);
   const char* key = config.Has("rope_parameters") ? "rope_parameters" : "rope_scaling";
   if (!config.Has(key)) return;
   const ConfigReader rope = config.Object(key);
@@ -26,7 +26,7 @@ void ReadRope(const ConfigReader& config, TextEncoderConfig& c) {
     Fail(ErrorKind::kBadInput, "{}: rope type \"{}\" is not supported (expected default or mrope)",
          config.where(), type);
   }
-  c.rope_theta = rope.Number("rope_theta", c.rope_theta);
+  c.rope_theta = rope.Positive("rope_theta", c.rope_theta);
   if (!rope.Has("mrope_section")) return;
   std::vector<int64_t> section = rope.Ints("mrope_section", 0, 1 << 20);
   if (!section.empty()) c.mrope_section = std::move(section);
@@ -46,8 +46,11 @@ TextEncoderConfig ConfigOfTensors(const WeightStore& store) {
   c.num_key_value_heads =
       store.MetadataCount("qwen2vl.attention.head_count_kv",
                           std::max<int64_t>(store.Rows(layer + "self_attn.k_proj.bias") / head_dim, 1));
-  c.rms_norm_eps = store.MetadataNumber("qwen2vl.attention.layer_norm_rms_epsilon", c.rms_norm_eps);
-  c.rope_theta = store.MetadataNumber("qwen2vl.rope.freq_base", c.rope_theta);
+  const auto positive = [&](const char* key, double fallback) {
+    return CheckPositive(store.MetadataNumber(key, fallback), store.path().string(), key);
+  };
+  c.rms_norm_eps = positive("qwen2vl.attention.layer_norm_rms_epsilon", c.rms_norm_eps);
+  c.rope_theta = positive("qwen2vl.rope.freq_base", c.rope_theta);
   if (head_dim * c.num_attention_heads != c.hidden_size || head_dim % 2 != 0 ||
       c.num_attention_heads % c.num_key_value_heads != 0 ||
       c.num_key_value_heads * head_dim != store.Rows(layer + "self_attn.k_proj.bias")) {
@@ -63,6 +66,12 @@ TextEncoderConfig ConfigOfTensors(const WeightStore& store) {
 }  // namespace
 
 TextEncoderConfig ReadTextEncoderConfig(const WeightStore& store) {
+  if (store.Rows("model.language_model.layers.0.self_attn.q_norm.weight") > 0) {
+    Fail(ErrorKind::kBadInput,
+         "{}: this is the text encoder of a newer model (Qwen3-VL, of Qwen-Image-2.1); this one needs "
+         "Qwen2.5-VL",
+         store.path().string());
+  }
   if (store.config().is_null()) return ConfigOfTensors(store);
   const ConfigReader top(store.config(), store.config_path());
   const ConfigReader config = top.Has("text_config") ? top.Object("text_config") : top;
@@ -74,7 +83,7 @@ TextEncoderConfig ReadTextEncoderConfig(const WeightStore& store) {
   c.num_hidden_layers = config.Int("num_hidden_layers", 1, 4096);
   c.num_attention_heads = config.Int("num_attention_heads", 1, 4096);
   c.num_key_value_heads = config.Int("num_key_value_heads", 1, 4096, c.num_attention_heads);
-  c.rms_norm_eps = config.Number("rms_norm_eps", 1e-6);
+  c.rms_norm_eps = config.Positive("rms_norm_eps", 1e-6);
   if (c.hidden_size % c.num_attention_heads != 0 || c.head_dim() % 2 != 0 ||
       c.num_attention_heads % c.num_key_value_heads != 0) {
     Fail(ErrorKind::kBadInput,

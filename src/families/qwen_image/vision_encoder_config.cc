@@ -36,7 +36,7 @@ void ReadRopeTheta(const ConfigReader& config, VisionEncoderConfig& c) {
     Fail(ErrorKind::kBadInput, "{}: rope type {} is not supported (expected axial)", config.where(),
          Quoted(type));
   }
-  c.rope_theta = rope.Number("rope_theta", c.rope_theta);
+  c.rope_theta = rope.Positive("rope_theta", c.rope_theta);
 }
 
 void ReadConfig(const ConfigReader& config, VisionEncoderConfig& c) {

@@ -3,19 +3,11 @@
 #include <algorithm>
 
 #include "families/qwen_image_21/latents.h"
+#include "files/colour.h"
 #include "model/vae_latents.h"
 
 namespace qwen_image::qwen_image_21 {
 namespace {
-
-Image WithAlpha(const Image& image) {
-  if (image.has_alpha()) return image;
-  Image rgba{image.width, image.height, {}, kPictureChannels};
-  rgba.pixels.reserve(image.pixels.size() / 3 * 4);
-  for (size_t i = 0; i + 2 < image.pixels.size(); i += 3)
-    rgba.pixels.insert(rgba.pixels.end(), {image.pixels[i], image.pixels[i + 1], image.pixels[i + 2], 255});
-  return rgba;
-}
 
 constexpr int64_t kFloat = sizeof(float);
 
@@ -91,7 +83,7 @@ int64_t VaeWorkspace(const VaeConfig& config, const Geometry& geometry, const Wo
 }
 
 Tensor QwenImage21Autoencoder::Preprocess(const Image& image, ImageSize size, ThreadPool& pool) const {
-  return PreprocessForVae(WithAlpha(image), size.width, size.height, pool);
+  return PreprocessForVae(WithChannels(image, kPictureChannels), size.width, size.height, pool);
 }
 
 Tensor QwenImage21Autoencoder::Encode(const Tensor& pixels, bool tiled, const Compute& compute,

@@ -1,8 +1,10 @@
 #include "families/qwen_image_21/conditioner.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "core/fail.h"
+#include "families/qwen_image_21/joint_sequence.h"
 #include "families/qwen_image_21/prompt.h"
 #include "kernels/resize.h"
 
@@ -31,6 +33,16 @@ VisionPatches PatchesOf(const Image& image, ImageSize size, const VisionProcesso
                              config, pool);
 }
 
+// Before anything is computed: text that is longer than the transformer's positions reach. A picture takes as
+// many of them as its longer side has latents, which are as large as patches.
+void CheckPositions(const EncodedPrompt& prompt, std::span<const ImageGrid> grids,
+                    std::span<const int64_t> image_tokens) {
+  int64_t positions = prompt.own_ids();
+  for (const int64_t tokens : image_tokens) positions -= tokens;
+  for (const ImageGrid& grid : grids) positions += std::max(grid.h, grid.w);
+  CheckPosition(positions);
+}
+
 }  // namespace
 
 QwenImage21Conditioner::QwenImage21Conditioner(const ModelParts& parts, Precision precision)
@@ -46,7 +58,9 @@ EncodedPrompt QwenImage21Conditioner::Tokenize(const std::string& text, const Se
       options.parse_special_tokens ? Tokenizer::SpecialTokens::kParse : Tokenizer::SpecialTokens::kLiteral;
   std::vector<int64_t> tokens;
   for (const ImageGrid& grid : pictures.grids) tokens.push_back(grid.tokens(vision_processor_.merge_size));
-  return EncodePrompt(tokenizer_, text, tokens, special);
+  EncodedPrompt prompt = EncodePrompt(tokenizer_, text, tokens, special);
+  CheckPositions(prompt, pictures.grids, tokens);
+  return prompt;
 }
 
 EncodedPrompt QwenImage21Conditioner::TakeIds(std::vector<int64_t> ids, const SeenPictures& pictures,

@@ -6,6 +6,7 @@
 
 #include "families/qwen_image_21/edit_sizes.h"
 #include "families/qwen_image_21/encoders_testing.h"
+#include "families/qwen_image_21/joint_sequence.h"
 #include "files/digest.h"
 
 namespace qwen_image::qwen_image_21 {
@@ -90,6 +91,29 @@ TEST_F(ConditionerTest, EncodesAsTheOfficialPipeline) {
     EXPECT_EQ(taken.dropped, prompt.dropped);
     EXPECT_EQ(taken.image_token, prompt.image_token);
   }
+}
+
+// Before the text encoder runs. A picture takes the positions of its longer side, not of its tokens.
+TEST_F(ConditionerTest, RefusesPromptsBeyondTheTransformersPositions) {
+  const QwenImage21Conditioner conditioner = Load(kGoldens / "micro");
+  const auto prompt_of = [](int64_t words) {
+    std::string prompt;
+    for (int64_t i = 0; i < words; ++i) prompt += " 7";
+    return prompt;
+  };
+  const int64_t per_word = (conditioner.Tokenize(prompt_of(101), {}, {}).own_ids() -
+                            conditioner.Tokenize(prompt_of(1), {}, {}).own_ids()) /
+                           100;
+  const int64_t around = conditioner.Tokenize(prompt_of(1), {}, {}).own_ids() - per_word;
+  const int64_t most = (kPositions - 1 - around) / per_word;
+  EXPECT_EQ(conditioner.Tokenize(prompt_of(most), {}, {}).own_ids(), around + most * per_word);
+  const auto message = [&](int64_t words, const SeenPictures& pictures) {
+    return MessageOf(ErrorKind::kUsage, [&] { conditioner.Tokenize(prompt_of(words), pictures, {}); });
+  };
+  EXPECT_THAT(message(most + 1, {}), HasSubstr("but this model has 8192 positions"));
+  const SeenPictures wide{.pixel_values = {}, .grids = {{1, 2, 200}}, .features = {}};
+  EXPECT_THAT(message(most - 190 / per_word, wide), HasSubstr("but this model has 8192 positions"));
+  EXPECT_NO_THROW(conditioner.Tokenize(prompt_of(most - 300 / per_word), wide, {}));
 }
 
 TEST_F(ConditionerTest, TakesIdsBehindTheTemplateOnly) {

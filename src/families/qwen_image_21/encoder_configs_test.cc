@@ -49,6 +49,8 @@ TEST_F(ConfigTest, OfTextIsChecked) {
   EXPECT_THAT(TextMessage("num_hidden_layers", 4), HasSubstr("layers.3.self_attn.q_norm.weight is missing"));
   EXPECT_THAT(TextMessage("num_hidden_layers", 1 << 20), HasSubstr("\"num_hidden_layers\""));
   EXPECT_THAT(TextMessage("hidden_act", "gelu"), HasSubstr("\"gelu\" is not supported"));
+  for (const double wrong : {0.0, -1.0})
+    EXPECT_THAT(TextMessage("rms_norm_eps", wrong), HasSubstr("\"rms_norm_eps\" is"));
   EXPECT_THAT(TextMessage("attention_bias", true), HasSubstr("attention_bias is not supported"));
 }
 
@@ -57,6 +59,8 @@ TEST_F(ConfigTest, OfRopeIsChecked) {
     EXPECT_THAT(RopeMessage({{"mrope_section", section}}), HasSubstr("does not share the 6 frequencies"));
   EXPECT_THAT(RopeMessage({{"mrope_section", {7, -1, 0}}}), HasSubstr("mrope_section"));
   EXPECT_THAT(RopeMessage({{"mrope_section", "all"}}), HasSubstr("mrope_section"));
+  for (const double wrong : {0.0, -5.0})
+    EXPECT_THAT(RopeMessage({{"rope_theta", wrong}}), HasSubstr("\"rope_theta\" is"));
   EXPECT_THAT(RopeMessage({{"rope_type", "yarn"}}), HasSubstr("rope type \"yarn\" is not supported"));
   EXPECT_THAT(RopeMessage({{"rope_theta", "x"}}), HasSubstr("rope_theta"));
 }
@@ -109,11 +113,18 @@ TEST_F(ConfigTest, OfVisionIsChecked) {
   EXPECT_THAT(VisionMessage("hidden_act", "gelu"), HasSubstr("\"gelu\" is not supported"));
   EXPECT_THAT(VisionMessage("rope_parameters", {{"rope_type", "yarn"}}),
               HasSubstr("\"yarn\" is not supported"));
+  EXPECT_THAT(VisionMessage("rope_parameters", {{"rope_theta", 0}}), HasSubstr("\"rope_theta\" is 0"));
   EXPECT_THAT(VisionMessage("depth", 3), HasSubstr("model.visual.blocks.2.norm1.bias is missing"));
   EXPECT_THAT(VisionMessage("hidden_size", 1 << 20), HasSubstr("of a wrong shape"));
   EXPECT_THAT(VisionMessage("spatial_merge_size", 64), HasSubstr("of a wrong shape"));
   EXPECT_THAT(VisionMessage("patch_size", 1024), HasSubstr("expected [8, 3, 2, 1024, 1024]"));
   EXPECT_THAT(VisionMessage("patch_size", 1 << 20), HasSubstr("\"patch_size\""));
+}
+
+TEST(TextConfig, OfAnOlderModelIsNamed) {
+  const fs::path older = fs::path(QWEN_IMAGE_SOURCE_DIR) / "models/tiny/text_encoder";
+  EXPECT_THAT(MessageOf(ErrorKind::kBadInput, [&] { LoadTextEncoder(older); }),
+              HasSubstr("this is the text encoder of an older model (Qwen2.5-VL)"));
 }
 
 HalfWeights Golden() { return ReadHalfWeights(kGoldens / "nested/model.safetensors"); }
@@ -189,6 +200,28 @@ TEST(EncoderWeights, OfATextEncoderWithoutATowerAreMissed) {
   EXPECT_NO_THROW(LoadTextEncoder(folder.path()));
   EXPECT_THAT(MessageOf(ErrorKind::kBadInput, [&] { LoadVisionEncoder(folder.path()); }),
               HasSubstr("has no vision tower (model.visual.*), which editing needs"));
+}
+
+// llama.cpp's names of a tower say which blocks its deepstack mergers read.
+TEST(VisionConfig, TakesTheDeepstackOfAnMmprojFile) {
+  const auto read = [](std::initializer_list<int> deepstack) {
+    HalfWeights weights;
+    const auto add = [&](const std::string& name, const Shape& shape) {
+      weights[name] = {shape, std::string(static_cast<size_t>(2 * ElementCount(shape)), '\0')};
+    };
+    for (int i = 0; i < 27; ++i) add("v.blk." + std::to_string(i) + ".ln1.weight", {64});
+    for (const int block : deepstack) add("v.deepstack." + std::to_string(block) + ".norm.weight", {1});
+    add("v.blk.0.ffn_up.weight", {5, 1});
+    add("mm.2.weight", {7, 1});
+    add("v.position_embd.weight", {2304, 1});
+    const TempFolder folder;
+    const fs::path file = folder.Write("mmproj.safetensors", Safetensors(weights));
+    return ReadVisionEncoderConfig(WeightStore(file, Component::kVisionEncoder)).deepstack_visual_indexes;
+  };
+  EXPECT_EQ(read({11, 5, 17}), (std::vector<int64_t>{5, 11, 17}));
+  EXPECT_EQ(read({0}), (std::vector<int64_t>{0}));
+  EXPECT_TRUE(read({}).empty());
+  EXPECT_THAT(MessageOf(ErrorKind::kBadInput, [&] { read({5, 27}); }), HasSubstr("but there are 27"));
 }
 
 // A tower of Qwen3-VL-8B's shape in which only what tells its config is there.

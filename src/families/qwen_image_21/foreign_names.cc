@@ -83,17 +83,6 @@ std::string VisionEncoderName(std::string name, const std::vector<int64_t>& deep
   return name.starts_with("model.visual.") ? name : "";
 }
 
-// The blocks of an mmproj file that deepstack mergers read, in order.
-std::vector<int64_t> DeepstackBlocks(std::span<const std::string_view> stored_names) {
-  std::vector<int64_t> blocks;
-  for (const std::string_view name : stored_names) {
-    if (const auto stack = SplitIndex(name, "v.deepstack.")) blocks.push_back(stack->index);
-  }
-  std::sort(blocks.begin(), blocks.end());
-  blocks.erase(std::unique(blocks.begin(), blocks.end()), blocks.end());
-  return blocks;
-}
-
 // A level of the original names is a list of its residual blocks, behind which its resampler stands, if it
 // has one: `list`.I.`inner`.J. In diffusers' names both have places of their own.
 std::string LevelName(std::string name, const std::string& list, std::string_view inner,
@@ -133,6 +122,16 @@ std::string OfficialName(Component component, std::string_view stored_name,
 }
 
 }  // namespace
+
+std::vector<int64_t> DeepstackBlocks(std::span<const std::string_view> stored_names) {
+  std::vector<int64_t> blocks;
+  for (const std::string_view name : stored_names) {
+    if (const auto stack = SplitIndex(name, "v.deepstack.")) blocks.push_back(stack->index);
+  }
+  std::sort(blocks.begin(), blocks.end());
+  blocks.erase(std::unique(blocks.begin(), blocks.end()), blocks.end());
+  return blocks;
+}
 
 Renamer MakeRenamer(Component component, std::span<const std::string_view> stored_names, const Json&) {
   return [component, deepstack = DeepstackBlocks(stored_names)](std::string_view stored_name) {

@@ -73,6 +73,14 @@ JointSequence LayOut(int64_t embeds, std::span<const int64_t> ids, int64_t image
   return sequence;
 }
 
+void CheckPosition(int64_t last) {
+  if (last < kPositions) return;
+  Fail(ErrorKind::kUsage,
+       "the prompt and its pictures reach position {}, but this model has {} positions; shorten the prompt, "
+       "or give fewer or smaller pictures",
+       last, kPositions);
+}
+
 std::vector<Position> PositionsOf(const JointSequence& sequence) {
   std::vector<Position> positions;
   positions.reserve(static_cast<size_t>(sequence.tokens()));
@@ -94,13 +102,7 @@ std::vector<Position> PositionsOf(const JointSequence& sequence) {
       add_picture(segment.grid);
     }
   }
-  const int64_t last = position;  // of the target's frame
-  if (last >= kPositions)
-    Fail(
-        ErrorKind::kUsage,
-        "the prompt and its pictures reach position {}, but this model has {} positions; shorten the prompt, "
-        "or give fewer or smaller pictures",
-        last, kPositions);
+  CheckPosition(position);
   add_picture(sequence.target);
   return positions;
 }

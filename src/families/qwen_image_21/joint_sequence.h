@@ -40,6 +40,9 @@ struct JointSequence {
 JointSequence LayOut(int64_t embeds, std::span<const int64_t> ids, int64_t image_token,
                      std::span<const TokenGrid> references, TokenGrid target);
 
+// Throws Error kUsage if the official model has no position `last`, where the target stands.
+void CheckPosition(int64_t last);
+
 // The sequence's positions on the axes frame, height and width. Text advances on all three. A picture stays
 // on one frame, its rows and columns are counted from its centre, and what follows goes on behind its longer
 // side.

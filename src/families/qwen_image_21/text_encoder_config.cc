@@ -36,7 +36,7 @@ void CheckHeads(const TextEncoderConfig& c, const std::string& where) {
 void ReadRope(const ConfigReader& config, TextEncoderConfig& c) {
   const int64_t half = c.head_dim / 2;
   c.mrope_section = UsualMropeSection(half);
-  c.rope_theta = config.Number("rope_theta", 5e5);  // transformers' own, which no published model has
+  c.rope_theta = config.Positive("rope_theta", 5e5);  // transformers' own, which no published model has
   const char* key = config.Has("rope_parameters") ? "rope_parameters" : "rope_scaling";
   if (!config.Has(key)) return;
   const ConfigReader rope = config.Object(key);
@@ -45,7 +45,7 @@ void ReadRope(const ConfigReader& config, TextEncoderConfig& c) {
     Fail(ErrorKind::kBadInput, "{}: rope type {} is not supported (expected default or mrope)",
          config.where(), Quoted(type));
   }
-  c.rope_theta = rope.Number("rope_theta", c.rope_theta);
+  c.rope_theta = rope.Positive("rope_theta", c.rope_theta);
   if (!rope.Has("mrope_section")) return;
   const std::vector<int64_t> section = rope.Ints("mrope_section", 0, 1 << 20);
   if (section.size() != c.mrope_section.size() ||
@@ -68,8 +68,11 @@ TextEncoderConfig ConfigOfTensors(const WeightStore& store) {
     c.num_attention_heads = LayerRows(store, "self_attn.q_proj.weight") / c.head_dim;
     c.num_key_value_heads = LayerRows(store, "self_attn.k_proj.weight") / c.head_dim;
   }
-  c.rms_norm_eps = store.MetadataNumber("qwen3vl.attention.layer_norm_rms_epsilon", c.rms_norm_eps);
-  c.rope_theta = store.MetadataNumber("qwen3vl.rope.freq_base", c.rope_theta);
+  const auto positive = [&](const char* key, double fallback) {
+    return CheckPositive(store.MetadataNumber(key, fallback), store.path().string(), key);
+  };
+  c.rms_norm_eps = positive("qwen3vl.attention.layer_norm_rms_epsilon", c.rms_norm_eps);
+  c.rope_theta = positive("qwen3vl.rope.freq_base", c.rope_theta);
   if (std::min({c.vocab_size, c.hidden_size, c.intermediate_size, c.num_hidden_layers, c.head_dim}) < 1) {
     Fail(ErrorKind::kBadInput,
          "{}: there is no config.json beside it, and its tensors are not those of a text encoder of "
@@ -94,6 +97,11 @@ void RefuseOthers(const ConfigReader& config) {
 
 TextEncoderConfig ReadTextEncoderConfig(const WeightStore& store) {
   if (store.config().is_null()) return ConfigOfTensors(store);
+  if (LayerRows(store, "self_attn.k_norm.weight") == 0 && LayerRows(store, "self_attn.k_proj.bias") > 0) {
+    Fail(ErrorKind::kBadInput,
+         "{}: this is the text encoder of an older model (Qwen2.5-VL); Qwen-Image-2.1 needs Qwen3-VL",
+         store.path().string());
+  }
   const ConfigReader top(store.config(), store.config_path());
   const ConfigReader config = top.Has("text_config") ? top.Object("text_config") : top;
   RefuseOthers(config);
@@ -107,7 +115,7 @@ TextEncoderConfig ReadTextEncoderConfig(const WeightStore& store) {
   c.num_attention_heads = config.Int("num_attention_heads", 1, kMaxCount);
   c.num_key_value_heads = config.Int("num_key_value_heads", 1, kMaxCount, c.num_attention_heads);
   c.head_dim = config.Int("head_dim", 1, kMaxWidth, LayerRows(store, "self_attn.q_norm.weight"));
-  c.rms_norm_eps = config.Number("rms_norm_eps", c.rms_norm_eps);
+  c.rms_norm_eps = config.Positive("rms_norm_eps", c.rms_norm_eps);
   CheckHeads(c, config.where());
   ReadRope(config, c);
   return c;

@@ -190,9 +190,9 @@ Tensor TransformerPass::ProjectOut(Flow& flow) {
   const Tap& tap = flow.tap;
   BlockState& state = flow.state;
   const int64_t prefix = state.joint() ? state.prefix : 0, target = state.hidden.dim(1) - prefix;
-  const bool listens =
+  const bool all_rows =
       tap.Wants("norm_out.norm") || tap.Wants("norm_out") || tap.Wants("proj_out") || !state.joint();
-  const Array hidden = listens ? state.hidden : ops_->Rows(state.hidden, prefix, target);
+  const Array hidden = all_rows ? state.hidden : ops_->Rows(state.hidden, prefix, target);
 
   Array scale = ops_->New({2, config_.inner_dim()});
   ops_->Multiply(w.norm_out_linear, flow.silu_temb, scale);

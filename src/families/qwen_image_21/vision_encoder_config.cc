@@ -4,6 +4,7 @@
 
 #include "core/fail.h"
 #include "families/qwen_image_21/vision_encoder.h"
+#include "families/qwen_image_21/vocabulary.h"
 #include "files/text.h"
 #include "weights/config_reader.h"
 
@@ -33,11 +34,20 @@ VisionEncoderConfig ConfigOfTensors(const WeightStore& store) {
   return c;
 }
 
-// Which blocks the deepstack mergers read cannot be seen in the tensors.
-void TakePublishedDeepstack(const WeightStore& store, VisionEncoderConfig& c) {
+// Which blocks the deepstack mergers read: an mmproj file names them, other tensors do not tell.
+void TakeDeepstackOfTensors(const WeightStore& store, VisionEncoderConfig& c) {
   constexpr int64_t kDepth = 27, kIndexes[] = {8, 16, 24};
   const int64_t mergers = store.CountModules("model.visual.deepstack_merger_list.");
   if (mergers == 0) return;
+  std::vector<std::string_view> names;
+  for (const auto& file : store.files())
+    for (const auto& [name, tensor] : file->tensors()) names.push_back(name);
+  c.deepstack_visual_indexes = DeepstackBlocks(names);
+  if (!c.deepstack_visual_indexes.empty()) {
+    if (c.deepstack_visual_indexes.back() < c.depth) return;
+    Fail(ErrorKind::kBadInput, "{}: deepstack mergers read blocks {}, but there are {}",
+         store.path().string(), ToString(c.deepstack_visual_indexes), c.depth);
+  }
   if (c.depth != kDepth || mergers != std::ssize(kIndexes)) {
     Fail(ErrorKind::kBadInput,
          "{}: {} blocks and {} deepstack mergers are not those of Qwen3-VL-8B, and there is no "
@@ -54,7 +64,7 @@ void ReadRopeTheta(const ConfigReader& config, VisionEncoderConfig& c) {
     Fail(ErrorKind::kBadInput, "{}: rope type {} is not supported (expected axial)", config.where(),
          Quoted(type));
   }
-  c.rope_theta = rope.Number("rope_theta", c.rope_theta);
+  c.rope_theta = rope.Positive("rope_theta", c.rope_theta);
 }
 
 void ReadConfig(const ConfigReader& config, VisionEncoderConfig& c) {
@@ -78,7 +88,7 @@ void ReadConfig(const ConfigReader& config, VisionEncoderConfig& c) {
 
 void ReadDeepstack(const WeightStore& store, const ConfigReader& config, VisionEncoderConfig& c) {
   constexpr const char* kKey = "deepstack_visual_indexes";
-  if (!config.Has(kKey)) return TakePublishedDeepstack(store, c);
+  if (!config.Has(kKey)) return TakeDeepstackOfTensors(store, c);
   const Json& list = store.config()["vision_config"][kKey];
   if (list.is_array() && list.empty()) return;
   c.deepstack_visual_indexes = config.Ints(kKey, 0, c.depth - 1);
@@ -126,7 +136,7 @@ VisionEncoderConfig ReadVisionEncoderConfig(const WeightStore& store) {
   }
   VisionEncoderConfig c = ConfigOfTensors(store);
   if (!store.config().is_object() || !store.config().contains("vision_config")) {
-    TakePublishedDeepstack(store, c);
+    TakeDeepstackOfTensors(store, c);
     Check(c, store.path().string(), "; put its config.json beside it");
     return c;
   }

@@ -237,6 +237,13 @@ TEST_F(InspectMade, ScalesThatBelongToNothingAreBroken) {
   EXPECT_THAT(Findings({{"a.weight", fp8}, {"a.scale_weight", scale}}), IsEmpty());
 }
 
+TEST_F(InspectMade, WeightsOfATypeWithoutNumbersAreBroken) {
+  const MadeTensor integers = {"I64", {2, 4}, std::string(64, '\1')};
+  EXPECT_THAT(Findings({{"a.weight", integers}}),
+              ElementsAre(Is(Severity::kBroken, "unknown_type", "a.weight")));
+  EXPECT_THAT(Findings({{"a.ids", integers}}), IsEmpty());
+}
+
 TEST_F(InspectMade, TooFewPackedValuesLeaveTheBitsOpenUnlessTheConfigSaysThem) {
   const MadeTensors tensors = {{"a.weight", {"U32", {2, 8}, std::string(64, '\x5a')}},
                                {"a.scales", Random({2, 1}, 1)},

@@ -102,8 +102,10 @@ class Lister {
       case TensorProblem::Kind::kNone:
         if (!weight.settled()) NoteAmbiguous(tensor);
         return;
-      case TensorProblem::Kind::kNoWeights:
-        return;  // ids, masks and the like
+      case TensorProblem::Kind::kNoWeights:  // ids, masks and the like, unless they are called otherwise
+        if (tensor.name.ends_with(".weight"))
+          Note(Severity::kBroken, "unknown_type", tensor.name, weight.problem());
+        return;
       case TensorProblem::Kind::kMissingScales:
         return Note(Severity::kBroken, "missing_scales", tensor.name, weight.problem());
       case TensorProblem::Kind::kMissingBiases:
