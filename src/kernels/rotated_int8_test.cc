@@ -111,6 +111,59 @@ TEST(RotatedInt8, MultipliesLikeItsValues) {
   }
 }
 
+TEST(RotatedInt8, RotatesLikeTheMatrix) {
+  for (const int64_t group : {4, 16, 64, 256}) {
+    const std::vector<double> matrix = RotationMatrix(group);
+    const std::vector<float> x = Random(3 * group, 1);
+    ForEachTarget([&] {
+      std::vector<float> got = x;
+      Rotate(got.data(), 3 * group, group);
+      for (int64_t c = 0; c < 3 * group; ++c) {
+        double want = 0, size = 0;
+        for (int64_t k = 0; k < group; ++k) {
+          const double part = static_cast<double>(x[static_cast<size_t>(c / group * group + k)]) *
+                              matrix[static_cast<size_t>(k * group + c % group)];
+          want += part;
+          size += std::abs(part);
+        }
+        const double divisor = std::sqrt(static_cast<double>(group));
+        // Four stages of three roundings each.
+        ASSERT_NEAR(got[static_cast<size_t>(c)], divisor * want, 12 * kUnit * divisor * size)
+            << group << ", " << c;
+      }
+    });
+  }
+}
+
+// What is multiplied with rotated activations: scale · q + bias is the matrix, rotated.
+TEST(RotatedInt8, ItsIntegersAreThoseOfTheRotatedMatrix) {
+  for (const int64_t group : {16, 64, 256}) {
+    const Rotated made = Make(3, 2 * group, group, true);
+    const WeightMatrix w = made.Matrix();
+    const IntegerForm& form = w.coding->integers();
+    ASSERT_EQ(form.rotation, group);
+    ASSERT_EQ(form.group, std::min<int64_t>(64, group));
+    const int64_t groups = w.cols / form.group;
+    std::vector<float> scales(static_cast<size_t>(groups)), biases(scales.size());
+    for (int64_t row = 0; row < w.rows; ++row) {
+      w.coding->Unpack(w.Units(row * 2), row, row * 2, 2, nullptr, scales.data(), biases.data());
+      std::vector<float> rotated(static_cast<size_t>(w.cols));
+      for (int64_t c = 0; c < w.cols; ++c) {
+        const auto byte = std::to_integer<uint8_t>(w.Units(0)[row * w.cols + c]);
+        const auto g = static_cast<size_t>(c / form.group);
+        rotated[static_cast<size_t>(c)] = scales[g] * static_cast<float>(byte ^ form.packed.flip) + biases[g];
+      }
+      Rotate(rotated.data(), w.cols, group);
+      std::vector<float> decoded(rotated.size());
+      DecodeRow(w, row, 0, w.cols, decoded.data());
+      const double largest = 128.0 * static_cast<double>(made.scales[static_cast<size_t>(row)]);
+      for (size_t c = 0; c < rotated.size(); ++c)
+        ASSERT_NEAR(rotated[c], decoded[c], 64 * kUnit * largest * std::sqrt(static_cast<double>(group)));
+    }
+  }
+  EXPECT_EQ(Make(2, 16, 4, true).Matrix().coding->integers().group, 0) << "too small for the kernels";
+}
+
 TEST(RotatedInt8, RefusesGroupsThatNoRotationFits) {
   for (const int64_t group : {4, 16, 64, 256}) EXPECT_EQ(WhyNotRotated(group, 512), "");
   for (const int64_t group : {-256, 0, 1, 2, 8, 32, 128, 255, 512, 1024})

@@ -19,6 +19,9 @@ struct IntegerForm {
   int group = 0;               // 16, 32 or 64 values; 0: the values are none
   int bits = 0;                // of the largest q
   PackedIntegers packed = {};  // where the units keep them, if that is of use
+  // Above 0: what is made of integers is not the matrix but its product with a rotation of groups of so many
+  // values, so that activations must be rotated too (kernels/rotated_int8.h).
+  int64_t rotation = 0;
 };
 
 // How the values of a matrix that does not hold plain F32, F16 or BF16 numbers are stored: as units, each a

@@ -51,6 +51,7 @@ MlxForm MlxFormOf(const WeightMatrix& w) {
   // MLX has groups of 32, 64 and 128 values. Widths between 4 and 8 bits become 8, whose bytes need no
   // packing across words.
   const IntegerForm& integers = w.coding->integers();
+  if (integers.rotation > 0) return {Kind::kDecoded};  // its products do not rotate activations
   if (integers.group != 32 && integers.group != 64 && integers.group != 128) return {Kind::kDecoded};
   if (w.cols % integers.group != 0) return {Kind::kDecoded};
   return {Kind::kRegrouped, integers.bits <= 4 ? 4 : 8, integers.group};

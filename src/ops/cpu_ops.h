@@ -58,15 +58,23 @@ class CpuOps : public Ops {
                    const Tap& tap) override;
 
  private:
+  // How a layer wants its input in 8 bits.
+  struct Int8Form {
+    int group;
+    Int8Fineness fineness;
+    int64_t rotation;
+    bool operator==(const Int8Form&) const = default;
+  };
+  static Int8Form FormOf(const Linear& layer);
   // The input of a projection's products: as floats, in 8 bits, or both.
   struct PreparedInput {
     ConstView floats;  // no rows: nobody needs them
     struct Quantized {
-      int group;
-      Int8Fineness fineness;
+      Int8Form form;
       const Int8Activations* x;
     };
     std::vector<Quantized> int8;
+    const Int8Activations* Find(const Int8Form& form) const;  // null: not there
   };
   // What an operation uses of the memory that all share.
   class Memory;

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "core/fail.h"
+#include "kernels/rotated_int8.h"
 #include "ops/cpu_ops.h"
 
 namespace qwen_image {
@@ -76,10 +77,28 @@ class CpuOps::Memory {
   size_t floats_ = 0, int8_ = 0;
 };
 
+CpuOps::Int8Form CpuOps::FormOf(const Linear& layer) {
+  return {layer.int8_group, layer.fineness, Int8RotationOf(layer.weight)};
+}
+
+const Int8Activations* CpuOps::PreparedInput::Find(const Int8Form& form) const {
+  const auto found = std::find_if(int8.begin(), int8.end(),
+                                  [&](const Quantized& quantized) { return quantized.form == form; });
+  return found == int8.end() ? nullptr : found->x;
+}
+
 Int8Activations& CpuOps::Quantize(const Linear& layer, int64_t rows, const RowSource& source,
                                   Memory& memory) {
   Int8Activations& quantized = memory.Int8();
-  quantized.Quantize(rows, layer.weight.cols, layer.int8_group, layer.fineness, source, compute_.pool);
+  const int64_t cols = layer.weight.cols, rotation = Int8RotationOf(layer.weight);
+  const auto rotated = [&](int64_t row, float* buffer) {
+    const float* const x = source(row, buffer);
+    if (x != buffer) std::copy_n(x, cols, buffer);
+    Rotate(buffer, cols, rotation);
+    return buffer;
+  };
+  quantized.Quantize(rows, cols, layer.int8_group, layer.fineness, rotation > 0 ? RowSource(rotated) : source,
+                     compute_.pool);
   return quantized;
 }
 
@@ -88,7 +107,7 @@ CpuOps::PreparedInput CpuOps::Prepare(ConstView x, const Linear& layer, Memory& 
   if (layer.int8_group > 0) {
     const Int8Activations& quantized = Quantize(
         layer, x.rows, [&](int64_t row, float*) { return x.row(row); }, memory);
-    input.int8.push_back({layer.int8_group, layer.fineness, &quantized});
+    input.int8.push_back({FormOf(layer), &quantized});
   }
   return input;
 }
@@ -178,11 +197,8 @@ CpuOps::PreparedInput CpuOps::Prepare(const Projection& p, Memory& memory, const
   };
   for (const Product& product : p.products) {
     const Linear& layer = *product.layer;
-    const auto fits = [&](const PreparedInput::Quantized& quantized) {
-      return quantized.group == layer.int8_group && quantized.fineness == layer.fineness;
-    };
-    if (layer.int8_group > 0 && std::none_of(input.int8.begin(), input.int8.end(), fits))
-      input.int8.push_back({layer.int8_group, layer.fineness, &Quantize(layer, x.rows, row_of, memory)});
+    if (layer.int8_group > 0 && !input.Find(FormOf(layer)))
+      input.int8.push_back({FormOf(layer), &Quantize(layer, x.rows, row_of, memory)});
   }
   return input;
 }
@@ -215,11 +231,10 @@ void CpuOps::Project(std::span<const Projection> projections, const Tap& tap) {
         MatMul(input.floats, layer.weight, layer.bias_data(), product.y->view, compute_.pool);
         continue;
       }
-      const auto quantized = std::find_if(input.int8.begin(), input.int8.end(), [&](const auto& q) {
-        return q.group == layer.int8_group && q.fineness == layer.fineness;
-      });
-      together.push_back(
-          {.x = quantized->x, .w = &layer.weight, .bias = layer.bias_data(), .y = product.y->view});
+      together.push_back({.x = input.Find(FormOf(layer)),
+                          .w = &layer.weight,
+                          .bias = layer.bias_data(),
+                          .y = product.y->view});
       together.back().gelu = FusesGelu(p, product, tap);
     }
   }

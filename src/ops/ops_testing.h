@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "kernels/int8/int8_testing.h"
+#include "kernels/rotated_int8.h"
 #include "ops/ops.h"
 
 namespace qwen_image::testing {
@@ -21,14 +22,15 @@ inline Tensor RandomTensor(const Shape& shape, uint32_t seed, float scale = 1.0f
 // Layers of one kind, which live as long as this.
 class TestLayers {
  public:
-  enum class Kind { kPlain, kPlainWithLora, kInt8, kInt8WithLora };
+  enum class Kind { kPlain, kPlainWithLora, kInt8, kInt8WithLora, kRotated };
   explicit TestLayers(Kind kind) : kind_(kind) {}
 
   const Linear& Get(int64_t out, int64_t in) {
     const auto seed = static_cast<uint32_t>(layers_.size());
     Linear& layer = layers_.emplace_back();
-    if (kind_ == Kind::kInt8 || kind_ == Kind::kInt8WithLora) {
-      layer.weight = int8_.emplace_back(MlxWeights(out, in, 4, 32)).matrix;
+    if (kind_ != Kind::kPlain && kind_ != Kind::kPlainWithLora) {
+      layer.weight = kind_ == Kind::kRotated ? Rotated(out, in, seed)
+                                             : int8_.emplace_back(MlxWeights(out, in, 4, 32)).matrix;
       layer.precision = Precision::kFast;
       layer.int8_group = Int8GroupOf(layer.weight);
     } else {
@@ -48,8 +50,16 @@ class TestLayers {
     return {values.data(), DType::kF32, rows, cols};
   }
 
+  WeightMatrix Rotated(int64_t rows, int64_t cols, uint32_t seed) {
+    const std::vector<std::byte>& q =
+        bytes_.emplace_back(RandomBytes(static_cast<size_t>(rows * cols), seed));
+    return {q.data(), DType::kF32, rows, cols,
+            MakeRotatedInt8Coding(16, std::vector<float>(static_cast<size_t>(rows), 0.01f))};
+  }
+
   const Kind kind_;
   std::deque<Linear> layers_;
+  std::deque<std::vector<std::byte>> bytes_;
   std::deque<Weights> int8_;
   std::deque<std::vector<float>> floats_;
 };

@@ -33,6 +33,8 @@ int Int8GroupOf(const WeightMatrix& w) {
   return group > 0 && w.cols % group == 0 ? group : 0;
 }
 
+int64_t Int8RotationOf(const WeightMatrix& w) { return w.coding ? w.coding->integers().rotation : 0; }
+
 int Int8PlanesOf(const WeightMatrix& w, const Int8Kernel& kernel) {
   return kernel.weights == Int8Weights::kNibbles && w.coding->integers().bits > 4 ? 2 : 1;
 }

@@ -11,6 +11,9 @@ namespace qwen_image {
 // integers with scales, it cannot be multiplied here. Smaller groups that divide it will do as well.
 int Int8GroupOf(const WeightMatrix& w);
 
+// Above 0: activations must be rotated in groups of so many before they are quantized.
+int64_t Int8RotationOf(const WeightMatrix& w);
+
 // The planes that its panels have with this kernel: 1 or 2.
 int Int8PlanesOf(const WeightMatrix& w, const Int8Kernel& kernel);
 
