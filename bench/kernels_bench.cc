@@ -24,6 +24,7 @@
 #include "core/tensor.h"
 #include "core/threads.h"
 #include "hwy/targets.h"
+#include "kernels/int8/attention.h"
 #include "kernels/int8/matmul.h"
 #include "kernels/kernels.h"
 #include "kernels/mlx_groups.h"
@@ -145,6 +146,17 @@ void BM_Attention(benchmark::State& state, int64_t heads, int64_t head_dim, int6
           [&] { Attention(ViewOf(q), ViewOf(k), ViewOf(v), shape, ViewOf(out), Pool(threads)); });
 }
 
+void BM_Int8Attention(benchmark::State& state, int64_t heads, int64_t head_dim, int64_t tokens, int threads) {
+  const AttentionShape shape{heads, heads, head_dim};
+  const Tensor q = Random({tokens, heads * head_dim});
+  const Tensor k = Random({tokens, heads * head_dim});
+  const Tensor v = Random({tokens, heads * head_dim});
+  Tensor out({tokens, heads * head_dim});
+  const double flops = 4.0 * static_cast<double>(heads * head_dim * tokens) * static_cast<double>(tokens);
+  Measure(state, flops, 0, threads,
+          [&] { Int8Attention(ViewOf(q), ViewOf(k), ViewOf(v), shape, ViewOf(out), Pool(threads)); });
+}
+
 void BM_Conv2d(benchmark::State& state, int64_t side, int64_t in, int64_t out, int64_t kernel, int threads) {
   const Conv2dShape shape{in, out, side, side, kernel, 1, kernel / 2, kernel / 2};
   const Tensor x = Random({side, side, in});
@@ -260,8 +272,12 @@ void RegisterAll() {
   Register("Int8MatMul 1x3072x18432 4-bit" + on_all, BM_Int8MatMul, 1, 3072, 18432, 4, all);
   Register("Attention 24x128 1047 tokens, 1 thread", BM_Attention, 24, 128, 1047, 1);
   Register("Attention 24x128 1047 tokens" + on_all, BM_Attention, 24, 128, 1047, all);
+  Register("FastAttention 24x128 1047 tokens, 1 thread", BM_Int8Attention, 24, 128, 1047, 1);
+  Register("FastAttention 24x128 1047 tokens" + on_all, BM_Int8Attention, 24, 128, 1047, all);
   Register("Attention 24x128 4119 tokens, 1 thread", BM_Attention, 24, 128, 4119, 1);
   Register("Attention 24x128 4119 tokens" + on_all, BM_Attention, 24, 128, 4119, all);
+  Register("FastAttention 24x128 4119 tokens, 1 thread", BM_Int8Attention, 24, 128, 4119, 1);
+  Register("FastAttention 24x128 4119 tokens" + on_all, BM_Int8Attention, 24, 128, 4119, all);
   Register("Attention 1x384 4096 tokens" + on_all, BM_Attention, 1, 384, 4096, all);
   Register("Conv2d 3x3 512x512 96->96" + on_all, BM_Conv2d, 512, 96, 96, 3, all);
   Register("Conv2d 3x3 256x256 192->192" + on_all, BM_Conv2d, 256, 192, 192, 3, all);

@@ -1,6 +1,7 @@
 #include <algorithm>
 
 #include "core/fail.h"
+#include "kernels/int8/attention.h"
 #include "ops/attention_taps.h"
 #include "ops/cpu_ops.h"
 
@@ -120,9 +121,15 @@ void CpuOps::Attend(const AttentionInput& input, Joint& out, const Tap& tap) {
   const View to = Whole(out);
   ShowInside(input, q, k, compute_.pool, tap);
   for (const AttentionSpan& span : SpansOf(input, q.rows, k.rows)) {
-    Attention(q.Rows(span.first_query, span.queries), k.Rows(span.first_key, span.keys),
-              v.Rows(span.first_key, span.keys), ShapeOf(input, span.causal),
-              to.Rows(span.first_query, span.queries), compute_.pool);
+    const AttentionShape shape = ShapeOf(input, span.causal);
+    const ConstView queries = q.Rows(span.first_query, span.queries);
+    const ConstView keys = k.Rows(span.first_key, span.keys), values = v.Rows(span.first_key, span.keys);
+    const View output = to.Rows(span.first_query, span.queries);
+    if (input.int8 && FitsInt8Attention(shape, span.queries, span.keys)) {
+      Int8Attention(queries, keys, values, shape, output, compute_.pool);
+    } else {
+      Attention(queries, keys, values, shape, output, compute_.pool);
+    }
   }
   if (input.output) {
     Array whole{.shape = {1, to.rows, to.cols}, .view = to, .memory = nullptr, .values = nullptr};

@@ -1,9 +1,11 @@
 // The operations of the CPU have the same bits whoever listens, and however their arrays lie in memory.
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <cstring>
 #include <set>
 
+#include "kernels/int8/attention.h"
 #include "ops/ops_testing.h"
 
 namespace qwen_image {
@@ -35,13 +37,13 @@ std::vector<Tensor> RunCase(const OpCase& c, CheckpointSink* sink = nullptr, int
   return c.run(*ops, sink ? Tap(sink) : Tap());
 }
 
+bool SameBits(const Tensor& a, const Tensor& b) {
+  return a.shape() == b.shape() && std::memcmp(a.data(), b.data(), static_cast<size_t>(b.size()) * 4) == 0;
+}
+
 void ExpectSameBits(const std::vector<Tensor>& got, const std::vector<Tensor>& want) {
   ASSERT_EQ(got.size(), want.size());
-  for (size_t i = 0; i < got.size(); ++i) {
-    ASSERT_EQ(got[i].shape(), want[i].shape());
-    EXPECT_EQ(std::memcmp(got[i].data(), want[i].data(), static_cast<size_t>(want[i].size()) * 4), 0)
-        << "result " << i;
-  }
+  for (size_t i = 0; i < got.size(); ++i) EXPECT_TRUE(SameBits(got[i], want[i])) << "result " << i;
 }
 
 class CpuOpsTest : public ::testing::TestWithParam<TestLayers::Kind> {
@@ -205,14 +207,75 @@ TEST(Folding, LargePicturesGetEveryChannelForAllItsValues) {
   }
 }
 
+// Weights in a rotated basis need rotated activations.
+TEST(CpuOps, MultipliesRotatedWeightsIn8Bits) {
+  TestLayers layers(TestLayers::Kind::kRotated);
+  Linear layer = layers.Get(48, 64);
+  ASSERT_EQ(layer.int8_group, 16);
+  const Tensor x = testing::RandomTensor({1, 70, 64}, 1);
+  ThreadPool pool(2);
+  const CancelFlag never;
+  const Compute compute{pool, never};
+  const auto product = [&] {
+    const std::unique_ptr<Ops> ops = CpuBackend()->Start(compute);
+    Array y = ops->New({1, 70, 48});
+    ops->Multiply(layer, ops->FromHost(x), y);
+    return ops->ToHost(y);
+  };
+  const Tensor in_8_bits = product();
+  layer.int8_group = 0;
+  const Tensor exact = product();
+  double error = 0, power = 0;
+  for (int64_t i = 0; i < exact.size(); ++i) {
+    error += std::pow(static_cast<double>(in_8_bits[i]) - static_cast<double>(exact[i]), 2);
+    power += std::pow(static_cast<double>(exact[i]), 2);
+  }
+  EXPECT_GT(error, 0);
+  EXPECT_LE(error, 1e-4 * power);
+}
+
+TEST(CpuOps, AttendsIn8BitsWhereItMay) {
+  constexpr int64_t kTokens = 300, kHeads = 2, kHeadDim = 32, kCols = kHeads * kHeadDim;
+  const Tensor q = testing::RandomTensor({1, kTokens, kCols}, 1),
+               k = testing::RandomTensor({1, kTokens, kCols}, 2),
+               v = testing::RandomTensor({1, kTokens, kCols}, 3);
+  ThreadPool pool(2);
+  const CancelFlag never;
+  const Compute compute{pool, never};
+  const std::unique_ptr<Ops> ops = CpuBackend()->Start(compute);
+  const auto attend = [&](bool int8, bool causal) {
+    const Joint qs{ops->FromHost(q)}, ks{ops->FromHost(k)}, vs{ops->FromHost(v)};
+    Joint out{ops->New({1, kTokens, kCols})};
+    ops->Attend({.q = &qs,
+                 .k = &ks,
+                 .v = &vs,
+                 .heads = kHeads,
+                 .kv_heads = kHeads,
+                 .head_dim = kHeadDim,
+                 .causal = causal,
+                 .int8 = int8},
+                out, Tap());
+    return ops->ToHost(out[0]);
+  };
+  const auto view = [](const Tensor& x) { return ConstView(x.data(), kTokens, kCols); };
+  const AttentionShape shape{kHeads, kHeads, kHeadDim};
+  ASSERT_TRUE(FitsInt8Attention(shape, kTokens, kTokens));
+  Tensor in_8_bits({1, kTokens, kCols});
+  Int8Attention(view(q), view(k), view(v), shape, {in_8_bits.data(), kTokens, kCols}, pool);
+  EXPECT_TRUE(SameBits(attend(true, false), in_8_bits));
+  EXPECT_FALSE(SameBits(attend(false, false), in_8_bits));
+  EXPECT_TRUE(SameBits(attend(true, true), attend(false, true))) << "not where a query sees only some keys";
+}
+
 std::string KindName(const ::testing::TestParamInfo<TestLayers::Kind>& info) {
-  constexpr const char* kNames[] = {"Plain", "PlainWithLora", "Int8", "Int8WithLora"};
+  constexpr const char* kNames[] = {"Plain", "PlainWithLora", "Int8", "Int8WithLora", "Rotated"};
   return kNames[static_cast<size_t>(info.param)];
 }
 
 INSTANTIATE_TEST_SUITE_P(Layers, CpuOpsTest,
                          ::testing::Values(TestLayers::Kind::kPlain, TestLayers::Kind::kPlainWithLora,
-                                           TestLayers::Kind::kInt8, TestLayers::Kind::kInt8WithLora),
+                                           TestLayers::Kind::kInt8, TestLayers::Kind::kInt8WithLora,
+                                           TestLayers::Kind::kRotated),
                          KindName);
 
 }  // namespace

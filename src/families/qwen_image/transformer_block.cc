@@ -70,6 +70,7 @@ void BlockPass::Attend(const TransformerWeights::Block& w, BlockState& state, co
                .heads = config_.num_attention_heads,
                .kv_heads = config_.num_attention_heads,
                .head_dim = config_.attention_head_dim,
+               .int8 = w.img.to_q.int8_group > 0,
                .weights = ":attn_weights",
                .entropy = ":attn_entropy",
                .output = ":attn_output"},

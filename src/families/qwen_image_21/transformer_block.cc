@@ -58,6 +58,7 @@ void BlockPass::Attend(const TransformerWeights::Block& w, BlockState& state, Ke
                .heads = config_.num_attention_heads,
                .kv_heads = config_.num_attention_heads,
                .head_dim = config_.attention_head_dim,
+               .int8 = w.to_q.int8_group > 0,
                .spans = state.spans,
                .weights = ":attn_weights",
                .entropy = ":attn_entropy",

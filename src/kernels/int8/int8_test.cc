@@ -13,17 +13,6 @@ namespace {
 
 using namespace testing;  // NOLINT(google-build-using-namespace): only in this test
 
-// Runs the test body once for every kernel.
-template <class Body>
-void ForEachKernel(const Body& body) {
-  for (const Int8Kernel* kernel : Int8Kernels()) {
-    SCOPED_TRACE(kernel->name);
-    ChooseInt8KernelForTest(kernel);
-    body();
-  }
-  ChooseInt8KernelForTest(nullptr);
-}
-
 std::vector<float> Decoded(const WeightMatrix& w) {
   std::vector<float> values(static_cast<size_t>(w.rows * w.cols));
   for (int64_t r = 0; r < w.rows; ++r) DecodeRow(w, r, 0, w.cols, values.data() + r * w.cols);

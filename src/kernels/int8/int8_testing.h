@@ -1,4 +1,4 @@
-// Weights for the tests of products in 8 bits.
+// What the tests of products in 8 bits share: a loop over kernels, and weights.
 #pragma once
 
 #include <cstddef>
@@ -10,11 +10,23 @@
 #include <vector>
 
 #include "kernels/block_coding.h"
+#include "kernels/int8/tile.h"
 #include "kernels/kernels_testing.h"
 #include "kernels/mlx_groups.h"
 #include "kernels/weight_matrix.h"
 
 namespace qwen_image::testing {
+
+// Runs the test body once for every kernel.
+template <class Body>
+void ForEachKernel(const Body& body) {
+  for (const Int8Kernel* kernel : Int8Kernels()) {
+    SCOPED_TRACE(kernel->name);
+    ChooseInt8KernelForTest(kernel);
+    body();
+  }
+  ChooseInt8KernelForTest(nullptr);
+}
 
 inline std::vector<std::byte> RandomBytes(size_t count, uint32_t seed) {
   std::mt19937 engine(seed);

@@ -38,6 +38,18 @@ enum class Int8Weights {
   kSigned,    // −128…127, one plane: 8-bit ones are shifted by 128, which the biases make up for
 };
 
+// Dot products of integers alone, of some rows with the columns of several panels.
+struct Int8Dots {
+  const int8_t* a;       // [groups][group / 4][tile_rows][4]
+  const int32_t* start;  // [groups][tile_rows]: what the sums begin with
+  const uint8_t* q;      // [panels][groups][group / 4][kInt8PanelCols][4], aligned to 64 bytes
+  int64_t panel_bytes;   // from one panel to the next
+  int64_t panels, groups;
+  int64_t group;  // a multiple of 4; its sums fit 32 bits
+  int rows;       // at most tile_rows
+  int32_t* sums;  // [panels][groups][tile_rows][kInt8PanelCols], aligned to 64 bytes
+};
+
 struct Int8Kernel {
   const char* name;
   Int8Weights weights;
@@ -48,6 +60,8 @@ struct Int8Kernel {
   // the depth is cut.
   void (*multiply)(const Int8Rows& x, const Int8Panel& w, int64_t groups, int group, int planes, int rows,
                    bool add, float* sums /*[rows][kInt8PanelCols], aligned to 64 bytes*/);
+  // One plane of all 8 bits; null: not faster than fp32.
+  void (*dot)(const Int8Dots& dots);
 };
 
 // Those that were compiled and that this machine can run, the fastest first; the last is plain C++.

@@ -69,11 +69,46 @@ void MultiplyRows(const Int8Rows& x, const Int8Panel& w, int64_t groups, int gro
   Multiply<kCount>(x, w, groups, group, add, sums);
 }
 
+template <int kCount>
+QWEN_IMAGE_TARGET void Dot(const Int8Dots& d) {
+  int32_t* to = d.sums;
+  for (int64_t panel = 0; panel < d.panels; ++panel) {
+    const int8_t* a = d.a;
+    const uint8_t* q = d.q + panel * d.panel_bytes;
+    for (int64_t g = 0; g < d.groups; ++g, to += kRows * kInt8PanelCols) {
+      __m512i dot[kCount];
+#pragma GCC unroll 12
+      for (int r = 0; r < kCount; ++r) dot[r] = _mm512_set1_epi32(d.start[g * kRows + r]);
+      for (int64_t k = 0; k < d.group; k += 4) {
+        const __m512i weights = _mm512_load_si512(q);
+#pragma GCC unroll 12
+        for (int r = 0; r < kCount; ++r) {
+          asm("vpdpbusd %2%{1to16%}, %1, %0"
+              : "+v"(dot[r])
+              : "v"(weights), "m"(*reinterpret_cast<const Four*>(a + 4 * r)));
+        }
+        q += 64;
+        a += 4 * kRows;
+      }
+#pragma GCC unroll 12
+      for (int r = 0; r < kCount; ++r) _mm512_store_si512(to + r * kInt8PanelCols, dot[r]);
+    }
+  }
+}
+
+template <int kCount = kRows>
+void DotRows(const Int8Dots& d) {
+  if constexpr (kCount > 1) {
+    if (d.rows < kCount) return DotRows<kCount - 1>(d);
+  }
+  Dot<kCount>(d);
+}
+
 #undef QWEN_IMAGE_TARGET
 
 }  // namespace
 
-const Int8Kernel kInt8Avx512Vnni = {"AVX-512 VNNI", Int8Weights::kUnsigned, kRows, MultiplyRows<>};
+const Int8Kernel kInt8Avx512Vnni = {"AVX-512 VNNI", Int8Weights::kUnsigned, kRows, MultiplyRows<>, DotRows<>};
 
 }  // namespace qwen_image
 #endif

@@ -79,10 +79,62 @@ __attribute__((target("arch=armv8.2-a+dotprod+i8mm"))) void MultiplyMixed(const 
   }
 }
 
+__attribute__((target("arch=armv8.2-a+dotprod"))) void DotSigned(const Int8Dots& d) {
+  int32_t* to = d.sums;
+  for (int64_t panel = 0; panel < d.panels; ++panel) {
+    const int8_t* a = d.a;
+    const auto* q = reinterpret_cast<const int8_t*>(d.q + panel * d.panel_bytes);
+    for (int64_t g = 0; g < d.groups; ++g, to += kRows * kInt8PanelCols) {
+      int32x4_t dot[kRows][kVectors];
+      for (int r = 0; r < kRows; ++r)
+        for (int v = 0; v < kVectors; ++v) dot[r][v] = vdupq_n_s32(d.start[g * kRows + r]);
+      for (int64_t k = 0; k < d.group; k += 4, q += 4 * kInt8PanelCols, a += 4 * kRows) {
+        const int8x16_t activations = vld1q_s8(a);
+#pragma GCC unroll 4
+        for (int v = 0; v < kVectors; ++v) {
+          const auto weights = vld1q_s8(q + 16 * v);
+          dot[0][v] = vdotq_laneq_s32(dot[0][v], weights, activations, 0);
+          dot[1][v] = vdotq_laneq_s32(dot[1][v], weights, activations, 1);
+          dot[2][v] = vdotq_laneq_s32(dot[2][v], weights, activations, 2);
+          dot[3][v] = vdotq_laneq_s32(dot[3][v], weights, activations, 3);
+        }
+      }
+      for (int r = 0; r < kRows; ++r)
+        for (int v = 0; v < kVectors; ++v) vst1q_s32(to + r * kInt8PanelCols + 4 * v, dot[r][v]);
+    }
+  }
+}
+
+__attribute__((target("arch=armv8.2-a+dotprod+i8mm"))) void DotMixed(const Int8Dots& d) {
+  int32_t* to = d.sums;
+  for (int64_t panel = 0; panel < d.panels; ++panel) {
+    const int8_t* a = d.a;
+    const auto* q = reinterpret_cast<const uint8_t*>(d.q + panel * d.panel_bytes);
+    for (int64_t g = 0; g < d.groups; ++g, to += kRows * kInt8PanelCols) {
+      int32x4_t dot[kRows][kVectors];
+      for (int r = 0; r < kRows; ++r)
+        for (int v = 0; v < kVectors; ++v) dot[r][v] = vdupq_n_s32(d.start[g * kRows + r]);
+      for (int64_t k = 0; k < d.group; k += 4, q += 4 * kInt8PanelCols, a += 4 * kRows) {
+        const int8x16_t activations = vld1q_s8(a);
+#pragma GCC unroll 4
+        for (int v = 0; v < kVectors; ++v) {
+          const auto weights = vld1q_u8(q + 16 * v);
+          dot[0][v] = vusdotq_laneq_s32(dot[0][v], weights, activations, 0);
+          dot[1][v] = vusdotq_laneq_s32(dot[1][v], weights, activations, 1);
+          dot[2][v] = vusdotq_laneq_s32(dot[2][v], weights, activations, 2);
+          dot[3][v] = vusdotq_laneq_s32(dot[3][v], weights, activations, 3);
+        }
+      }
+      for (int r = 0; r < kRows; ++r)
+        for (int v = 0; v < kVectors; ++v) vst1q_s32(to + r * kInt8PanelCols + 4 * v, dot[r][v]);
+    }
+  }
+}
+
 }  // namespace
 
-const Int8Kernel kInt8NeonDot = {"NEON dotprod", Int8Weights::kSigned, kRows, MultiplySigned};
-const Int8Kernel kInt8NeonI8mm = {"NEON i8mm", Int8Weights::kUnsigned, kRows, MultiplyMixed};
+const Int8Kernel kInt8NeonDot = {"NEON dotprod", Int8Weights::kSigned, kRows, MultiplySigned, DotSigned};
+const Int8Kernel kInt8NeonI8mm = {"NEON i8mm", Int8Weights::kUnsigned, kRows, MultiplyMixed, DotMixed};
 
 }  // namespace qwen_image
 #endif

@@ -33,8 +33,26 @@ void MultiplyRows(const Int8Rows& x, const Int8Panel& w, int64_t groups, int gro
   }
 }
 
+void Dot(const Int8Dots& d) {
+  int32_t* to = d.sums;
+  for (int64_t panel = 0; panel < d.panels; ++panel) {
+    const int8_t* a = d.a;
+    const uint8_t* q = d.q + panel * d.panel_bytes;
+    for (int64_t g = 0; g < d.groups; ++g, to += kRows * kInt8PanelCols) {
+      for (int i = 0; i < d.rows * kInt8PanelCols; ++i) to[i] = d.start[g * kRows + i / kInt8PanelCols];
+      for (int64_t k = 0; k < d.group; k += 4, q += 4 * kInt8PanelCols, a += 4 * kRows) {
+        for (int r = 0; r < d.rows; ++r) {
+          for (int c = 0; c < kInt8PanelCols; ++c) {
+            for (int i = 0; i < 4; ++i) to[r * kInt8PanelCols + c] += q[4 * c + i] * a[4 * r + i];
+          }
+        }
+      }
+    }
+  }
+}
+
 }  // namespace
 
-const Int8Kernel kInt8Portable = {"plain C++", Int8Weights::kUnsigned, kRows, MultiplyRows};
+const Int8Kernel kInt8Portable = {"plain C++", Int8Weights::kUnsigned, kRows, MultiplyRows, Dot};
 
 }  // namespace qwen_image

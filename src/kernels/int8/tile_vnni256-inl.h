@@ -55,3 +55,44 @@ void MultiplyRows(const Int8Rows& x, const Int8Panel& w, int64_t groups, int gro
   }
   Multiply<kCount>(x, w, groups, group, add, sums);
 }
+
+template <int kCount>
+QWEN_IMAGE_TARGET void Dot(const Int8Dots& d) {
+  int32_t* to = d.sums;
+  for (int64_t panel = 0; panel < d.panels; ++panel) {
+    const int8_t* a = d.a;
+    const uint8_t* q = d.q + panel * d.panel_bytes;
+    for (int64_t g = 0; g < d.groups; ++g, to += kRows * kInt8PanelCols) {
+      __m256i dot[kCount][2];
+#pragma GCC unroll 6
+      for (int r = 0; r < kCount; ++r) dot[r][0] = dot[r][1] = _mm256_set1_epi32(d.start[g * kRows + r]);
+      for (int64_t k = 0; k < d.group; k += 4) {
+        const __m256i w0 = _mm256_load_si256(reinterpret_cast<const __m256i*>(q));
+        const __m256i w1 = _mm256_load_si256(reinterpret_cast<const __m256i*>(q + 32));
+#pragma GCC unroll 6
+        for (int r = 0; r < kCount; ++r) {
+          int32_t four;
+          __builtin_memcpy(&four, a + 4 * r, sizeof(four));
+          const __m256i activations = _mm256_set1_epi32(four);
+          dot[r][0] = QWEN_IMAGE_DOT(dot[r][0], w0, activations);
+          dot[r][1] = QWEN_IMAGE_DOT(dot[r][1], w1, activations);
+        }
+        q += 64;
+        a += 4 * kRows;
+      }
+#pragma GCC unroll 6
+      for (int r = 0; r < kCount; ++r) {
+        _mm256_store_si256(reinterpret_cast<__m256i*>(to + r * kInt8PanelCols), dot[r][0]);
+        _mm256_store_si256(reinterpret_cast<__m256i*>(to + r * kInt8PanelCols + 8), dot[r][1]);
+      }
+    }
+  }
+}
+
+template <int kCount = kRows>
+void DotRows(const Int8Dots& d) {
+  if constexpr (kCount > 1) {
+    if (d.rows < kCount) return DotRows<kCount - 1>(d);
+  }
+  Dot<kCount>(d);
+}

@@ -1,0 +1,294 @@
+// Attention in 8 bits, for every kernel that this machine can run.
+#include "kernels/int8/attention.h"
+
+#include <fmt/format.h>
+
+#include <limits>
+
+#include "kernels/attention_testing.h"
+#include "kernels/int8/int8_testing.h"
+#include "kernels/int8/packed_attention.h"
+#include "kernels/reference.h"
+
+namespace qwen_image {
+namespace {
+
+using namespace testing;  // NOLINT(google-build-using-namespace): only in this test
+
+constexpr double kNoLimit = std::numeric_limits<double>::infinity();
+
+std::vector<float> Attend8(const AttentionInputs& in, double limit = kNoLimit,
+                           ThreadPool& pool = FourThreads()) {
+  std::vector<float> out(static_cast<size_t>(in.sizes.queries * in.sizes.q_cols()), -777.0f);
+  Int8Attention(in.queries(), in.keys(), in.values(), in.sizes.shape, Rows(out, in.sizes.queries), pool,
+                limit);
+  return out;
+}
+
+std::vector<float> Exact(const AttentionInputs& in) {
+  std::vector<float> out(static_cast<size_t>(in.sizes.queries * in.sizes.q_cols()));
+  reference::Attention(in.queries(), in.keys(), in.values(), in.sizes.shape, Rows(out, in.sizes.queries));
+  return out;
+}
+
+// What kernels compute in vectors, one number after the other. Everything up to the integers is done in the
+// same order and with the same roundings as there, because a number that lies between two integers would
+// otherwise go to the other one now and then; everything behind them in double.
+// Every kernel that has one.
+template <class Body>
+void ForEachDotKernel(const Body& body) {
+  ForEachKernel([&] {
+    if (ChosenInt8Kernel().dot) body();
+  });
+}
+
+namespace twin {
+
+struct Group {
+  float scale = 0;
+  std::vector<int> a;
+};
+
+Group Quantize(const float* x, int64_t count) {
+  float largest = 0;
+  for (int64_t i = 0; i < count; ++i) largest = std::max(largest, std::abs(x[i]));
+  Group group{.scale = largest / 127.0f, .a = {}};
+  for (int64_t i = 0; i < count; ++i)
+    group.a.push_back(static_cast<int>(std::nearbyint(x[i] * (127.0f / largest))));
+  return group;
+}
+
+std::vector<Group> QuantizeRow(const float* x, int64_t depth, int64_t group) {
+  std::vector<Group> groups;
+  for (int64_t i = 0; i < depth; i += group) groups.push_back(Quantize(x + i, group));
+  return groups;
+}
+
+std::vector<float> MeanKey(ConstView k) {
+  std::vector<float> mean;
+  for (int64_t c = 0; c < k.cols; ++c) {
+    double sum = 0;
+    for (int64_t block = 0; block < k.rows; block += 64) {
+      float of_block = 0;
+      for (int64_t j = block; j < std::min(k.rows, block + 64); ++j) of_block += k.row(j)[c];
+      sum += static_cast<double>(of_block);
+    }
+    mean.push_back(static_cast<float>(sum / static_cast<double>(k.rows)));
+  }
+  return mean;
+}
+
+// Without the query's scale.
+float Logit(const Group& q, const std::vector<Group>& k) {
+  float logit = 0;
+  size_t at = 0;
+  for (size_t g = 0; g < k.size(); ++g) {
+    int dot = 0;
+    for (const int a : k[g].a) dot += a * q.a[at++];
+    logit =
+        g == 0 ? static_cast<float>(dot) * k[g].scale : std::fma(static_cast<float>(dot), k[g].scale, logit);
+  }
+  return logit;
+}
+
+int Weight(float logit, float scale, float largest) {
+  const float x = std::max(std::fma(logit, scale, -(largest - 7.9943533f)), -126.0f);
+  const float n = std::nearbyint(x), f = x - n;
+  float p = std::fma(f, 0.009582853f, 0.055906425f);
+  for (const float c : {0.24024099f, 0.6931242f, 1.0f}) p = std::fma(f, p, c);
+  return static_cast<int>(std::nearbyint(std::ldexp(p, static_cast<int>(n))));
+}
+
+struct Value {
+  double scale, least;
+  std::vector<int> q;
+};
+
+Value QuantizeValue(ConstView v, int64_t first, int64_t col) {
+  const int64_t end = std::min<int64_t>(v.rows, first + kKeyBlock);
+  float least = v.row(first)[col], most = least;
+  for (int64_t j = first; j < end; ++j) {
+    least = std::min(least, v.row(j)[col]);
+    most = std::max(most, v.row(j)[col]);
+  }
+  const float scale = (most - least) * (1.0f / 255);
+  Value value{scale, least, {}};
+  for (int64_t j = first; j < end; ++j)
+    value.q.push_back(static_cast<int>(std::nearbyint((v.row(j)[col] - least) * (1.0f / scale))));
+  return value;
+}
+
+void AttendHead(ConstView q, ConstView k, ConstView v, View out) {
+  const int64_t dim = q.cols, group = dim % 64 == 0 ? 64 : dim % 32 == 0 ? 32 : 16;
+  const auto to_log2 = static_cast<float>(1.4426950408889634 / std::sqrt(static_cast<double>(dim)));
+  const std::vector<float> mean = MeanKey(k);
+  std::vector<std::vector<Group>> keys;
+  std::vector<std::vector<Value>> values;  // [blocks][dim]
+  for (int64_t j = 0; j < k.rows; ++j) {
+    std::vector<float> key(k.row(j), k.row(j) + dim);
+    for (int64_t c = 0; c < dim; ++c) key[static_cast<size_t>(c)] -= mean[static_cast<size_t>(c)];
+    keys.push_back(QuantizeRow(key.data(), dim, group));
+  }
+  for (int64_t first = 0; first < k.rows; first += kKeyBlock) {
+    values.emplace_back();
+    for (int64_t c = 0; c < dim; ++c) values.back().push_back(QuantizeValue(v, first, c));
+  }
+  for (int64_t i = 0; i < q.rows; ++i) {
+    const Group query = Quantize(q.row(i), dim);
+    const float query_scale = to_log2 * query.scale;
+    std::vector<float> logits;
+    for (const auto& key : keys) logits.push_back(Logit(query, key));
+    const float largest = *std::max_element(logits.begin(), logits.end()) * query_scale;
+    std::vector<double> sums(static_cast<size_t>(dim));
+    double total = 0;
+    for (size_t g = 0; g < values.size(); ++g) {
+      const auto first = logits.begin() + static_cast<int64_t>(g) * kKeyBlock;
+      const auto last = first + std::min<int64_t>(kKeyBlock, logits.end() - first);
+      const float of_block = *std::max_element(first, last) * query_scale;
+      const double scale = std::exp2(static_cast<double>(of_block - largest)) / 255;
+      for (auto logit = first; logit != last; ++logit) {
+        const double weight = scale * Weight(*logit, query_scale, of_block);
+        total += weight;
+        for (size_t c = 0; c < sums.size(); ++c) {
+          const Value& value = values[g][c];
+          sums[c] += weight * (value.scale * value.q[static_cast<size_t>(logit - first)] + value.least);
+        }
+      }
+    }
+    for (size_t c = 0; c < sums.size(); ++c) out.row(i)[c] = static_cast<float>(sums[c] / total);
+  }
+}
+
+}  // namespace twin
+
+std::vector<float> SlowTwin(const AttentionInputs& in) {
+  const AttentionShape& s = in.sizes.shape;
+  std::vector<float> out(static_cast<size_t>(in.sizes.queries * in.sizes.q_cols()));
+  const View to = Rows(out, in.sizes.queries);
+  for (int64_t head = 0; head < s.heads; ++head) {
+    const int64_t col = head * s.head_dim, kv_col = head / (s.heads / s.kv_heads) * s.head_dim;
+    twin::AttendHead(in.queries().Cols(col, s.head_dim), in.keys().Cols(kv_col, s.head_dim),
+                     in.values().Cols(kv_col, s.head_dim), to.Cols(col, s.head_dim));
+  }
+  return out;
+}
+
+// Scores of this standard deviation, keys with a mean of the same size as they vary by.
+AttentionInputs WithScores(const AttentionCase& c, double deviation) {
+  AttentionInputs in(c, static_cast<float>(std::sqrt(deviation)));
+  const std::vector<float> mean = Random(c.kv_cols(), 7, static_cast<float>(std::sqrt(deviation)));
+  for (int64_t j = 0; j < c.keys; ++j)
+    for (int64_t i = 0; i < c.kv_cols(); ++i)
+      in.k[static_cast<size_t>(j * c.kv_stride + i)] += mean[static_cast<size_t>(i)];
+  return in;
+}
+
+// Some instruction sets add and multiply in two roundings: a few numbers then go to the neighbouring integer.
+// One of 255 steps off in one of a thousand weights is 1e-3 · (1 / 255)² of a row.
+TEST(Int8Attention, MatchesItsSlowTwinForOddSizes) {
+  const AttentionCase cases[] = {
+      Dense(1, 1, 1, 1, 16),     Dense(5, 7, 2, 2, 32),      Dense(49, 300, 2, 1, 32),
+      Dense(17, 33, 4, 2, 80),   Dense(103, 259, 3, 3, 128), Dense(50, 70, 1, 1, 384),
+      Dense(145, 600, 1, 1, 48), Dense(13, 513, 2, 2, 64),   Dense(150, 520, 6, 2, 48)};
+  for (const AttentionCase& c : cases) {
+    const AttentionInputs in = WithScores(c, 1.0);
+    const std::vector<float> want = SlowTwin(in);
+    ForEachDotKernel([&] {
+      ForEachTarget([&] {
+        EXPECT_LE(Nmse(Attend8(in), want), 1e-7) << c.queries << " queries, " << c.keys << " keys";
+      });
+      EXPECT_LE(Nmse(Attend8(in), want), 1e-10)
+          << c.queries << " queries, " << c.keys << " keys of " << c.shape.head_dim;
+    });
+  }
+}
+
+// The promise to whoever draws.
+TEST(Int8Attention, IsNearExactForScoresOfAllSizes) {
+  for (const double deviation : {0.5, 1.0, 2.0, 3.0, 4.0}) {
+    const AttentionInputs in = WithScores(Dense(144, 2000, 1, 1, 128), deviation);
+    const std::vector<float> want = Exact(in);
+    ForEachDotKernel([&] {
+      const double error = Nmse(Attend8(in), want);
+      EXPECT_LE(error, kInt8AttentionLimit) << "scores of standard deviation " << deviation;
+      RecordProperty(fmt::format("error_at_deviation_{}", deviation), fmt::format("{:.1e}", error));
+    });
+  }
+}
+
+TEST(Int8Attention, DoesNotDependOnThreads) {
+  const AttentionInputs in(Dense(333, 333, 3, 3, 48), 1.0f);
+  ForEachDotKernel(
+      [&] { ExpectSame(Attend8(in, kNoLimit, OneThread()), Attend8(in, kNoLimit, FourThreads())); });
+}
+
+TEST(Int8Attention, ReadsStridedTokens) {
+  AttentionCase c = Dense(80, 290, 2, 1, 32);
+  const AttentionInputs dense(c, 1.0f);
+  c.q_stride += 13;
+  c.kv_stride += 5;
+  AttentionInputs strided(c, 1.0f);
+  const auto spread = [](const std::vector<float>& from, int64_t cols, std::vector<float>& to,
+                         int64_t stride) {
+    for (size_t i = 0; i < from.size(); ++i)
+      to[i / static_cast<size_t>(cols) * static_cast<size_t>(stride) + i % static_cast<size_t>(cols)] =
+          from[i];
+  };
+  spread(dense.q, c.q_cols(), strided.q, c.q_stride);
+  spread(dense.k, c.kv_cols(), strided.k, c.kv_stride);
+  spread(dense.v, c.kv_cols(), strided.v, c.kv_stride);
+  ExpectSame(Attend8(dense), Attend8(strided));
+}
+
+TEST(Int8Attention, SurvivesHugeLogits) {
+  const AttentionInputs in = WithScores(Dense(70, 700, 1, 1, 128), 4000.0);
+  ForEachDotKernel([&] {
+    for (const float x : Attend8(in)) ASSERT_TRUE(std::isfinite(x));
+  });
+}
+
+TEST(Int8Attention, NotANumberInAQueryStaysThere) {
+  AttentionInputs in(Dense(70, 290, 2, 1, 32), 1.0f);
+  in.q[(31 * 2 + 1) * 32 + 23] = std::numeric_limits<float>::quiet_NaN();
+  ForEachDotKernel([&] {
+    const std::vector<float> out = Attend8(in);
+    for (size_t i = 0; i < out.size(); ++i) ASSERT_EQ(std::isnan(out[i]), i / 32 == 31 * 2 + 1) << i;
+  });
+}
+
+TEST(Int8Attention, NotANumberInAKeyOrAValueIsSeen) {
+  for (const float bad : {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity()}) {
+    AttentionInputs keys(Dense(70, 290, 1, 1, 32), 1.0f), values = keys;
+    keys.k[100 * 32 + 3] = bad;
+    values.v[100 * 32 + 3] = bad;
+    ForEachDotKernel([&] {
+      for (const float x : Attend8(keys)) ASSERT_TRUE(std::isnan(x));
+      const std::vector<float> out = Attend8(values);
+      for (size_t i = 0; i < out.size(); ++i) ASSERT_EQ(std::isfinite(out[i]), i % 32 != 3) << i;
+    });
+  }
+}
+
+// One number of all keys a thousand times the others takes their bits: they decide nothing any more.
+TEST(Int8Attention, HeadsThatDoNotBearItStayExact) {
+  AttentionInputs in(Dense(70, 290, 2, 2, 64), 1.0f);
+  std::mt19937 engine(5);
+  for (int64_t j = 0; j < in.sizes.keys; ++j)
+    in.k[static_cast<size_t>(j * 128 + 64 + 5)] = engine() % 2 ? 2000.0f : -2000.0f;
+  for (int64_t i = 0; i < in.sizes.queries; ++i) in.q[static_cast<size_t>(i * 128 + 64 + 5)] = 0.0f;
+  ForEachDotKernel([&] {
+    const std::vector<double> errors =
+        Int8AttentionErrors(in.queries(), in.keys(), in.values(), in.sizes.shape, FourThreads());
+    ASSERT_EQ(errors.size(), 2u);
+    EXPECT_LT(errors[0], kInt8AttentionLimit);
+    EXPECT_GT(errors[1], kInt8AttentionLimit);
+    const std::vector<float> out = Attend8(in, kInt8AttentionLimit), coarse = Attend8(in);
+    std::vector<float> fp32(out.size());
+    Attention(in.queries(), in.keys(), in.values(), in.sizes.shape, Rows(fp32, in.sizes.queries),
+              FourThreads());
+    for (size_t i = 0; i < out.size(); ++i) ASSERT_EQ(out[i], i % 128 < 64 ? coarse[i] : fp32[i]) << i;
+  });
+}
+
+}  // namespace
+}  // namespace qwen_image
