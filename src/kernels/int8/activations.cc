@@ -42,9 +42,9 @@ void Int8Activations::Quantize(int64_t rows, int64_t depth, int group, Int8Finen
   coarse_.Resize(tiles(), tile_rows_, depth, group);
   constexpr int64_t kWanted = 0;  // until all rows that want one are known
   fine_row_.assign(static_cast<size_t>(rows), -1);
-  ForTasks(tiles(), rows * depth, pool, [&](int64_t tile) {
+  ForPieces(rows, 2 * depth * static_cast<int64_t>(sizeof(float)), pool, [&](int64_t begin, int64_t end) {
     float* const buffer = ThreadScratch(depth);
-    for (int64_t row = tile * tile_rows_; row < std::min(rows, (tile + 1) * tile_rows_); ++row) {
+    for (int64_t row = begin; row < end; ++row) {
       const QuantizationError error = QuantizeRow(source(row, buffer), depth, group, Slot(coarse_, row));
       const bool coarse = error.of_row > kInt8Limits.of_row || error.of_typical > kInt8Limits.of_typical;
       if (coarse || fineness == Int8Fineness::kEverywhere) fine_row_[static_cast<size_t>(row)] = kWanted;
