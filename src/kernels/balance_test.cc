@@ -110,8 +110,11 @@ std::vector<Operation> ConvolutionsOf(int64_t side, int threads) {
   for (const Level& level : {Level{8, 384}, Level{4, 384}, Level{2, 192}, Level{1, 96}}) {
     const int64_t size = side / level.shrink;
     const Conv3x3Shape shape{level.channels, level.channels, size, size};
-    Operation operation{"convolution at " + std::to_string(size), {}};
-    for (const TileBlock& block : CutConvolution(shape, 0, size, threads)) {
+    // Large pictures are computed in bands of rows (see ops/cpu_pictures.cc).
+    const int64_t band = std::max<int64_t>(1, (8 << 20) / (size * level.channels) / 24) * 24;
+    const int64_t rows = std::min(size, band);
+    Operation operation{"convolution at " + std::to_string(size) + ", " + std::to_string(rows) + " rows", {}};
+    for (const TileBlock& block : CutConvolution(shape, 0, rows, threads)) {
       const int64_t outputs = block.count() * kConvTile * kConvTile * (block.out_end - block.out_begin);
       operation.tasks.push_back(static_cast<double>(outputs * level.channels * 9 / 4) / kFloatRate);
     }
