@@ -1,6 +1,7 @@
 #include "peak.h"
 
 #include <chrono>
+#include <numeric>
 #include <vector>
 
 #undef HWY_TARGET_INCLUDE
@@ -41,21 +42,22 @@ namespace qwen_image {
 
 HWY_EXPORT(MultiplyAddInRegisters);
 
-double MeasurePeakFlops(ThreadPool& pool) {
-  constexpr int64_t kRounds = 200 * 1000;
+double OperationsASecond(ThreadPool& pool, const std::function<double()>& work) {
   constexpr int64_t kTasks = 20;  // a thread; short ones, so that all threads end together
   const int64_t tasks = kTasks * pool.size();
-  std::vector<float> results(static_cast<size_t>(tasks));
-  std::vector<double> flops(static_cast<size_t>(tasks));
+  std::vector<double> operations(static_cast<size_t>(tasks));
   const auto start = std::chrono::steady_clock::now();
-  pool.ParallelFor(tasks, [&](int64_t i) {
-    const auto slot = static_cast<size_t>(i);
-    flops[slot] = HWY_DYNAMIC_DISPATCH(MultiplyAddInRegisters)(kRounds, &results[slot]);
-  });
+  pool.ParallelFor(tasks, [&](int64_t i) { operations[static_cast<size_t>(i)] = work(); });
   const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
-  double sum = 0;
-  for (double f : flops) sum += f;
-  return sum / seconds.count();
+  return std::accumulate(operations.begin(), operations.end(), 0.0) / seconds.count();
+}
+
+double MeasurePeakFlops(ThreadPool& pool) {
+  constexpr int64_t kRounds = 200 * 1000;
+  return OperationsASecond(pool, [] {
+    float result = 0;
+    return HWY_DYNAMIC_DISPATCH(MultiplyAddInRegisters)(kRounds, &result);
+  });
 }
 
 double MultiplyAdds() {

@@ -49,6 +49,8 @@ struct GemmTask {
 // The rows of a product with a weight matrix that are multiplied together: as many as make packing the
 // weights cheap, few enough for their packed copy (57 MB at the model's largest depth).
 inline constexpr int64_t kMaxRows = 8 * kRowBlock;
+// All of them in parts of about the same size.
+inline int64_t RowsAtOnce(int64_t rows) { return CeilDiv(rows, CeilDiv(rows, kMaxRows)); }
 
 // Cuts `rows` (at most kMaxRows, from `first_row` on) of a product with a weight matrix into tasks that share
 // no output. How it is cut does not change a result's bits, so that it may follow the number of threads: each

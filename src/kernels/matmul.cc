@@ -44,7 +44,7 @@ void PackRows(ConstView x, ThreadPool& pool, float* packed /*[depth blocks][rows
 
 void Multiply(ConstView x, const WeightMatrix& w, const float* bias, View y, bool add, ThreadPool& pool) {
   if (x.rows <= 0 || w.rows <= 0) return;
-  const int64_t part = CeilDiv(x.rows, CeilDiv(x.rows, kMaxRows));
+  const int64_t part = RowsAtOnce(x.rows);
   SharedScratch packed(RoundUp(w.cols, kDepthBlock) * part);
   for (int64_t first = 0; first < x.rows; first += part) {
     const int64_t some = std::min(part, x.rows - first);

@@ -1,18 +1,27 @@
 #include "kernels/tasks.h"
 
-#include <algorithm>
 #include <utility>
 
 namespace qwen_image {
 
+Pieces::Pieces(int64_t count, int64_t bytes_per_item, int threads) : items_(std::max<int64_t>(0, count)) {
+  constexpr int64_t kPieceBytes = 64 * 1024;
+  const int64_t least_items = std::max<int64_t>(1, kPieceBytes / std::max<int64_t>(1, bytes_per_item));
+  const int64_t most_pieces = std::max<int64_t>(1, CeilDiv(items_, least_items));
+  // Several pieces for each thread, so that one which is held up leaves work to the others; but of so many
+  // items that one more or less makes no difference.
+  constexpr int64_t kManyItems = 16;
+  pieces_ = most_pieces < threads
+                ? most_pieces
+                : threads * std::clamp<int64_t>(items_ / (kManyItems * threads), 1, most_pieces / threads);
+}
+
 void ForPieces(int64_t count, int64_t bytes_per_item, ThreadPool& pool,
                const std::function<void(int64_t begin, int64_t end)>& task) {
-  constexpr int64_t kPieceBytes = 64 * 1024;
   if (count <= 0) return;
-  const int64_t piece = std::max<int64_t>(1, kPieceBytes / std::max<int64_t>(1, bytes_per_item));
-  if (count <= piece) return task(0, count);
-  pool.ParallelFor(CeilDiv(count, piece),
-                   [&](int64_t i) { task(i * piece, std::min(count, (i + 1) * piece)); });
+  const Pieces pieces(count, bytes_per_item, pool.size());
+  if (pieces.count() == 1) return task(0, count);
+  pool.ParallelFor(pieces.count(), [&](int64_t i) { task(pieces.begin(i), pieces.end(i)); });
 }
 
 void ForTasks(int64_t count, int64_t multiplications, ThreadPool& pool,

@@ -1,7 +1,9 @@
-// How kernels cut their work into tasks: by the problem's size, not by the number of threads (but for
-// CutProduct in gemm.h, whose cuts change no bits).
+// How kernels cut their work into tasks. Where a cut could change a result's bits it follows the problem's
+// size only; all others also follow the number of threads, so that every thread gets its share (see
+// balance_test.cc).
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <functional>
 
@@ -13,9 +15,24 @@ namespace qwen_image {
 inline int64_t CeilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
 inline int64_t RoundUp(int64_t a, int64_t b) { return CeilDiv(a, b) * b; }
 
-// Calls task(begin, end) for consecutive pieces of [0, count). A piece covers about 64 KB at
-// `bytes_per_item`, which outweighs the cost of handing it to another thread; what is smaller runs on the
-// calling thread.
+// Consecutive pieces of [0, count), which differ by one item at most. A piece covers at least about 64 KB at
+// `bytes_per_item`, which outweighs the cost of handing it to another thread. Where there is as much for
+// every thread, all of them get the same number of pieces.
+class Pieces {
+ public:
+  Pieces(int64_t count, int64_t bytes_per_item, int threads);
+
+  int64_t count() const { return pieces_; }
+  int64_t begin(int64_t piece) const {
+    return piece * (items_ / pieces_) + std::min(piece, items_ % pieces_);
+  }
+  int64_t end(int64_t piece) const { return begin(piece + 1); }
+
+ private:
+  int64_t items_, pieces_;
+};
+
+// Calls task(begin, end) for all Pieces; a single one runs on the calling thread.
 void ForPieces(int64_t count, int64_t bytes_per_item, ThreadPool& pool,
                const std::function<void(int64_t begin, int64_t end)>& task);
 

@@ -2,10 +2,12 @@
 // in the cache: its pixels (normed, if wanted) → transformed → 36 (or 25) small matrix products over the
 // channels → transformed back, with bias and residual added.
 #include <algorithm>
+#include <vector>
 
 #include "core/fail.h"
 #include "kernels/kernels.h"
 #include "kernels/tasks.h"
+#include "kernels/winograd_blocks.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/winograd.cc"
@@ -21,59 +23,9 @@
 namespace qwen_image {
 namespace {
 
-constexpr int64_t kTile = 4;  // outputs of a tile in each direction
-// Tiles of a task. The weights are read once for each of them, from L3 or memory: fewer tiles, more reading.
-// More tiles, and what is between the steps leaves L2. Nearly square, since neighbouring blocks norm the
-// pixels at their border twice.
-constexpr int64_t kBlockRows = 6, kBlockCols = 8;
-
 // Input channels that are summed up at once: the weights of a panel of them stay in L1 (16 KB with AVX-512),
 // and rounding errors grow with the root of the longest sum.
 constexpr int64_t kDepthBlock = 128;
-
-struct TileBlock {
-  int64_t top, left;           // in tiles of the picture
-  int64_t rows, cols;          // in tiles
-  int64_t out_begin, out_end;  // channels
-  int64_t count() const { return rows * cols; }
-};
-
-// Cuts a convolution into tasks that share no output.
-class TileBlocks {
- public:
-  TileBlocks(const Conv3x3Shape& shape, int64_t row_begin, int64_t row_end)
-      : top_(row_begin / kTile),
-        rows_(CeilDiv(row_end, kTile) - top_),
-        cols_(CeilDiv(shape.out_width(), kTile)),
-        channels_(shape.out_channels),
-        block_rows_(Even(rows_, kBlockRows)),
-        block_cols_(Even(cols_, kBlockCols)) {
-    // Few blocks of many channels: tasks share the pixels, too, which costs a second transform of them.
-    constexpr int64_t kWantedTasks = 16, kMinChannels = 96;
-    const int64_t parts = CeilDiv(kWantedTasks, blocks());
-    block_channels_ = std::max(kMinChannels, RoundUp(CeilDiv(channels_, parts), kMinChannels));
-  }
-
-  int64_t count() const { return blocks() * CeilDiv(channels_, block_channels_); }
-  TileBlock operator[](int64_t i) const {
-    const int64_t across = CeilDiv(cols_, block_cols_);
-    const int64_t row = i % blocks() / across * block_rows_, col = i % blocks() % across * block_cols_;
-    const int64_t channel = i / blocks() * block_channels_;
-    return {top_ + row,
-            col,
-            std::min(block_rows_, rows_ - row),
-            std::min(block_cols_, cols_ - col),
-            channel,
-            std::min(channels_, channel + block_channels_)};
-  }
-
- private:
-  // The size of equal parts of at most `limit`.
-  static int64_t Even(int64_t count, int64_t limit) { return CeilDiv(count, CeilDiv(count, limit)); }
-  int64_t blocks() const { return CeilDiv(rows_, block_rows_) * CeilDiv(cols_, block_cols_); }
-
-  int64_t top_, rows_, cols_, channels_, block_rows_, block_cols_, block_channels_;
-};
 
 }  // namespace
 }  // namespace qwen_image
@@ -258,16 +210,16 @@ class BlockRun {
     const F32 d;
     const int64_t line = shape_.out_width() * shape_.out_channels;
     for (int64_t tile = 0; tile < block_.count(); ++tile) {
-      const int64_t top = (block_.top + tile / block_.cols) * kTile;
-      const int64_t left = (block_.left + tile % block_.cols) * kTile;
-      const int64_t rows = std::min(kTile, out_.row_end - top);
-      const int64_t cols = std::min(kTile, shape_.out_width() - left);
+      const int64_t top = (block_.top + tile / block_.cols) * kConvTile;
+      const int64_t left = (block_.left + tile % block_.cols) * kConvTile;
+      const int64_t rows = std::min(kConvTile, out_.row_end - top);
+      const int64_t cols = std::min(kConvTile, shape_.out_width() - left);
       const int64_t offset = (top - out_.first_row) * line + left * shape_.out_channels;
       for (int64_t c = block_.out_begin; c < block_.out_end; c += kLanes) {
         const float* const from = sums_ + tile * cols_ + c - first_panel_ * kPanel;
         const int64_t channels = std::min(kLanes, block_.out_end - c);
         const VF32 bias = LoadSome(out_.bias + c, channels);
-        TransformSquare<kProducts, kTile, VF32>(
+        TransformSquare<kProducts, kConvTile, VF32>(
             [](const auto& m, auto& result) HWY_ATTR { Transform::Output(m, result); },
             [&](int i, int j) HWY_ATTR { return hn::LoadU(d, from + (i * kProducts + j) * sums_size_); },
             [&](int i, int j, VF32 v) HWY_ATTR {
@@ -348,14 +300,14 @@ void Conv3x3Filter::Set(const WeightMatrix& weight, int64_t in_channels, bool up
 void Conv3x3(const Conv3x3Shape& shape, const Conv3x3Filter& filter, const Conv3x3Input& input,
              const Conv3x3Output& output, ThreadPool& pool) {
   if (output.row_begin >= output.row_end || shape.out_width() <= 0 || shape.out_channels <= 0) return;
-  if (output.row_begin % kTile != 0 ||
-      (output.row_end % kTile != 0 && output.row_end != shape.out_height())) {
+  if (output.row_begin % kConvTile != 0 ||
+      (output.row_end % kConvTile != 0 && output.row_end != shape.out_height())) {
     Fail(ErrorKind::kInternal, "rows {} to {} of a convolution are no whole tiles", output.row_begin,
          output.row_end);
   }
-  const TileBlocks blocks(shape, output.row_begin, output.row_end);
-  pool.ParallelFor(blocks.count(), [&](int64_t i) {
-    HWY_DYNAMIC_DISPATCH(Conv3x3Block)(blocks[i], shape, filter.data(), input, output);
+  const std::vector<TileBlock> blocks = CutConvolution(shape, output.row_begin, output.row_end, pool.size());
+  pool.ParallelFor(static_cast<int64_t>(blocks.size()), [&](int64_t i) {
+    HWY_DYNAMIC_DISPATCH(Conv3x3Block)(blocks[static_cast<size_t>(i)], shape, filter.data(), input, output);
   });
 }
 

@@ -17,6 +17,7 @@ import lines_21
 import machine
 import pages
 import tables
+from bench import Bench
 from engine import Engine
 from measurements import Measurements
 from models import PROJECT, Models
@@ -46,8 +47,11 @@ def parse_arguments():
         "--engine", type=Path, default=PROJECT / "build" / "release" / "qwen-image", help=argparse.SUPPRESS
     )
     parser.add_argument("--programs", type=Path, default=PROJECT / "build" / "bench" / "bench", help=argparse.SUPPRESS)
-    sd = PROJECT / "build" / "sdcpp" / "native" / "bin" / "sd-cli"
-    parser.add_argument("--sd", type=Path, default=sd, help=argparse.SUPPRESS)
+    parser.add_argument("--baseline", type=Path, metavar="PROGRAM", help="an older qwen-image to hold this one against")
+    sd = PROJECT / "build" / "sdcpp"
+    parser.add_argument("--sd", type=Path, default=sd / "native" / "bin" / "sd-cli", help=argparse.SUPPRESS)
+    # What is built for any CPU uses AVX2 and nothing newer.
+    parser.add_argument("--sd-avx2", type=Path, default=sd / "build" / "bin" / "sd-cli", help=argparse.SUPPRESS)
     return parser.parse_args()
 
 
@@ -81,13 +85,27 @@ def in_child(work):
 def make_bench(args, threads):
     models = Models(args.work / "models", args.synthetic)
     engine = Engine(args.engine, models, threads, args.work)
-    sd = StableDiffusion(args.sd, models, threads, args.work / "sd.png") if args.sd.exists() else None
-    return what.Bench(args.work, threads, models, engine, sd, args.programs)
+    before = Engine(args.baseline, models, threads, args.work) if args.baseline else None
+    peers = [
+        StableDiffusion(program, models, threads, args.work / "sd.png") if program.exists() else None
+        for program in (args.sd, args.sd_avx2)
+    ]
+    return Bench(args.work, threads, models, engine, args.programs, before, *peers)
 
 
 def make_bench_21(args, threads):
     models = Models21(args.work / "models_21")
-    return what.Bench(args.work, threads, models, Engine(args.engine, models, threads, args.work), None, args.programs)
+    return Bench(args.work, threads, models, Engine(args.engine, models, threads, args.work), args.programs)
+
+
+def with_needs(lines, all_lines):
+    """The lines, and before them those that decide who takes part."""
+    names = {line.name for line in lines}
+    needed = {need for line in lines for need in line.needs}
+    while not needed <= names:
+        names |= needed
+        needed = {need for line in all_lines if line.name in names for need in line.needs}
+    return [line for line in all_lines if line.name in names]
 
 
 def chosen_lines(lines, only):
@@ -100,7 +118,7 @@ def chosen_lines(lines, only):
 
 
 def runs_of(contestant, repeats):
-    """One of each variant, and the rest of the fastest's."""
+    """One of each variant, and the rest of the fastest's; at most, since some lines leave variants out."""
     return len(contestant.variants) - 1 + repeats
 
 
@@ -137,30 +155,25 @@ def measure_once(line, contestant, variant, measurements):
 
 
 def measure_line(line, repeats, measurements):
-    """Every variant once, then the contestants in turn until each has its number of runs."""
+    """Every candidate once, then the contestants in turn until the fastest of each has its number of runs."""
     say(f"{line.name}: {line.title}")
     for contestant in line.contestants:
-        for variant in contestant.variants:
+        for variant in contestant.candidates_of(measurements):
             if not measurements.of(line.name, contestant.who, variant.name):
                 measure_once(line, contestant, variant, measurements)
     for repeat in range(1, repeats):
         for contestant in line.contestants:
-            choices = contestant.choices or [variant.name for variant in contestant.variants]
-            fastest = measurements.fastest(line.name, contestant.who, line.figure, choices)
-            for variant in contestant.variants:
-                if variant.name == fastest and len(measurements.of(line.name, contestant.who, fastest)) <= repeat:
-                    measure_once(line, contestant, variant, measurements)
+            fastest = contestant.fastest(measurements, line.name, line.figure)
+            if fastest and len(measurements.of(line.name, contestant.who, fastest.name)) <= repeat:
+                measure_once(line, contestant, fastest, measurements)
 
 
 def measure(args, measurements):
     threads = len(os.sched_getaffinity(0))
     bench, bench_21 = make_bench(args, threads), make_bench_21(args, threads)
-
-    def fastest_sd():
-        return measurements.fastest("blocks512", what.SDCPP, "step") or "q4_K"
-
-    all_lines = what.all_lines(bench, fastest_sd()) + lines_21.all_lines(bench_21)
-    lines = chosen_lines(all_lines, args.only)
+    all_lines = what.all_lines(bench) + lines_21.all_lines(bench_21)
+    asked = chosen_lines(all_lines, args.only)
+    lines = with_needs(asked, all_lines)
     estimate(lines, args.repeat)
     if args.list:
         return
@@ -168,13 +181,11 @@ def measure(args, measurements):
     in_child(lambda: prepare({line.name for line in lines}, bench, bench_21))
     if args.fresh and not args.only:
         measurements.start_anew()
+    for line in asked if args.fresh and args.only else ():
+        measurements.drop(line.name)
     for line in lines:
-        if args.fresh and args.only:
-            measurements.drop(line.name)
-        if line.name == "blocks1024":
-            line = what.blocks_1024(bench, fastest_sd())  # which may be known by now
         try:
-            measure_line(line, args.repeat or line.repeats, measurements)
+            measure_line(line, (args.repeat or line.repeats) if line in asked else 1, measurements)
         finally:
             bench.close_workers()
             bench_21.close_workers()

@@ -1,5 +1,6 @@
 """Turns the synthetic 4-bit weights into the bfloat16 file that every peer starts from, so that all compute with the
-same numbers. Reads and writes one tensor at a time: the text encoder alone would be 15 GB."""
+same numbers, or into fp32, which holds their exact values. Reads and writes one tensor at a time: the text encoder
+alone would be 15 GB."""
 
 import json
 
@@ -11,12 +12,12 @@ GROUP_SIZE = 64
 class Shard:
     """A safetensors file, mapped."""
 
-    def __init__(self, path):
+    def __init__(self, path, writable=False):
         with open(path, "rb") as file:
             size = int.from_bytes(file.read(8), "little")
             self.header = json.loads(file.read(size))
         self.header.pop("__metadata__", None)
-        self.data = np.memmap(path, dtype=np.uint8, mode="r", offset=8 + size)
+        self.data = np.memmap(path, dtype=np.uint8, mode="r+" if writable else "r", offset=8 + size)
 
     def bytes_of(self, name):
         start, end = self.header[name]["data_offsets"]
@@ -39,7 +40,7 @@ def unpack(packed, scales, biases):
     q[:, 1::2] = pairs >> 4
     q *= scales[:, None]
     q += biases[:, None]
-    return to_bfloat16(q)
+    return q
 
 
 def tensors_of(shards):
@@ -53,9 +54,10 @@ def tensors_of(shards):
 
 
 def read(shards, name):
+    """In fp32."""
     shard = next(shard for shard in shards if name in shard.header)
     if shard.header[name]["dtype"] != "U32":
-        return shard.bytes_of(name)
+        return from_bfloat16(shard.bytes_of(name))
     layer = name.removesuffix(".weight")
     # A layer's scales may have come to lie in the next shard.
     parts = [
@@ -64,14 +66,23 @@ def read(shards, name):
     return unpack(shard.bytes_of(name), *map(from_bfloat16, parts))
 
 
-def write_bfloat16(folder, target, keep=lambda name: True, rename=lambda name: name):
-    """One file with the tensors of the component in FOLDER for which keep(name)."""
+def write_bfloat16(folder, target, rename=lambda name: name):
+    """One file with the tensors of the component in FOLDER."""
+    write(folder, target, "BF16", to_bfloat16, rename=rename)
+
+
+def write_float32(folder, target, keep):
+    """The same in fp32 with the tensors for which keep(name)."""
+    write(folder, target, "F32", lambda values: values, keep)
+
+
+def write(folder, target, dtype, encode, keep=lambda name: True, rename=lambda name: name):
     shards = [Shard(path) for path in sorted(folder.glob("*.safetensors"))]
     wanted = [(name, shape) for name, shape in tensors_of(shards) if keep(name)]
     header, offset = {"__metadata__": {"format": "pt"}}, 0
     for name, shape in wanted:
-        size = 2 * int(np.prod(shape))
-        header[rename(name)] = {"dtype": "BF16", "shape": shape, "data_offsets": [offset, offset + size]}
+        size = {"BF16": 2, "F32": 4}[dtype] * int(np.prod(shape))
+        header[rename(name)] = {"dtype": dtype, "shape": shape, "data_offsets": [offset, offset + size]}
         offset += size
     text = json.dumps(header, separators=(",", ":")).encode()
     text += b" " * (-len(text) % 8)
@@ -79,5 +90,5 @@ def write_bfloat16(folder, target, keep=lambda name: True, rename=lambda name: n
     with open(unfinished, "wb") as file:
         file.write(len(text).to_bytes(8, "little") + text)
         for name, _ in wanted:
-            file.write(read(shards, name).data)
+            file.write(encode(read(shards, name)).data)
     unfinished.rename(target)

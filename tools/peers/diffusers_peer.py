@@ -1,27 +1,46 @@
-"""diffusers in fp32: blocks of the transformer, and the VAE. Run as a program it serves a Worker."""
+"""diffusers: blocks of the transformer in fp32, in bfloat16 and in 8 bits, and the VAE in fp32. Run as a program it
+serves a Worker."""
 
 from pathlib import Path
 
+import block
 from models import class_of
 from worker import forget_peak, serve, timed
 
-VARIANT = "fp32"
+VARIANT, BF16, INT8 = "fp32", "bf16", "int8 weights and activations, torchao, inductor"
+VARIANTS = (VARIANT, BF16, INT8)
 FRAME = 1  # a picture is a video of one frame
 
 loaded = {}
 
 
-def load(folder):
+def load(folder, variant=VARIANT):
     """By the class that its config names."""
     import diffusers
     import torch
 
     model = getattr(diffusers, class_of(Path(folder)))
-    return model.from_pretrained(folder, torch_dtype=torch.float32).eval()
+    dtype = torch.float32 if variant == VARIANT else torch.bfloat16
+    return tuned(model.from_pretrained(folder, torch_dtype=dtype).eval(), variant)
 
 
-def load_blocks(folder):
-    loaded["transformer"] = load(folder)
+def tuned(module, variant):
+    """What is done to a module of the right type."""
+    if variant != INT8:
+        return module
+    import torch
+    import torch._inductor.config
+    from torchao.quantization import Int8DynamicActivationInt8WeightConfig, quantize_
+
+    torch._inductor.config.freezing = True  # weights become constants, which its 8-bit products ask for
+    torch._inductor.config.max_autotune = True
+    quantize_(module, Int8DynamicActivationInt8WeightConfig())
+    return torch.compile(module)
+
+
+def load_blocks(folder, variant=VARIANT):
+    loaded["transformer"] = load(folder, variant)
+    loaded["dtype"] = loaded["transformer"].dtype
     forget_peak()
 
 
@@ -42,12 +61,13 @@ def blocks(side, text_tokens):
 
     generator = torch.Generator().manual_seed(0)
     patches = side // 16
-    latents = torch.randn(1, patches * patches, 64, generator=generator)
-    text = torch.randn(1, text_tokens, 3584, generator=generator)
+    latents = torch.randn(1, patches * patches, 64, generator=generator).to(loaded["dtype"])
+    text = torch.randn(1, text_tokens, 3584, generator=generator).to(loaded["dtype"])
+    time = torch.tensor([0.5], dtype=loaded["dtype"])
     shapes = [[(FRAME, patches, patches)]]
 
     def step():
-        loaded["transformer"](latents, text, None, torch.tensor([0.5]), shapes, return_dict=False)
+        loaded["transformer"](latents, text, None, time, shapes, return_dict=False)
 
     return {"seconds": timed(step)}
 
@@ -90,6 +110,43 @@ def encode(side):
     return {"seconds": timed(lambda: loaded["vae"].encode(picture))}
 
 
+# One block by itself, for its error
+
+
+def rotations(image_tokens, text_tokens):
+    """Cosines and sines for a square picture and the text before it, as the model makes them."""
+    import torch
+    from diffusers.models.transformers.transformer_qwenimage import QwenEmbedRope
+
+    patches = int(image_tokens**0.5)
+    embed = QwenEmbedRope(theta=10000, axes_dim=[16, 56, 56], scale_rope=True)
+    image, text = embed([(FRAME, patches, patches)], device=torch.device("cpu"), max_txt_seq_len=text_tokens)
+    return {"image_rotation": torch.view_as_real(image).numpy(), "text_rotation": torch.view_as_real(text).numpy()}
+
+
+def write_expected(folder, inputs, target):
+    """Adds the rotations to a block's inputs, and what fp32 makes of them."""
+    import numpy as np
+    import torch
+
+    with np.load(inputs) as arrays:
+        case = dict(arrays)
+    case |= rotations(case["image"].shape[1], case["text"].shape[1])
+    text, image = block.load(folder)(*(torch.from_numpy(case[name]) for name in block.INPUTS))
+    np.savez(target, **case, expected_image=image.numpy(), expected_text=text.numpy())
+
+
+def block_error(folder, case, variant):
+    import torch
+
+    module = block.load(folder)
+    dtype = torch.float32 if variant == VARIANT else torch.bfloat16
+    inputs = [torch.from_numpy(value) for value in block.case_inputs(case)]
+    # The rotations stay in fp32, as the model has them.
+    text, image = tuned(module.to(dtype), variant)(*(value.to(dtype) for value in inputs[:3]), *inputs[3:])
+    return {"nmse": block.nmse(case, image.float().numpy(), text.float().numpy())}
+
+
 if __name__ == "__main__":
     serve(
         {
@@ -100,5 +157,7 @@ if __name__ == "__main__":
             "later_step": later_step,
             "decode": decode,
             "encode": encode,
+            "write_expected": write_expected,
+            "block_error": block_error,
         }
     )

@@ -15,11 +15,16 @@ class Engine:
         self.cache = work / "engine_cache"
         self.env = os.environ | {"XDG_CACHE_HOME": str(self.cache)}
         self.warm = False  # the full model's prompt is known, its weights are in the page cache
-        self.has_fast = "fast" in process.run([program, "generate", "--help"]).find(r"--precision.*")[1][0]
+        self.help = process.run([program, "generate", "--help"])
+        self.has_fast = "fast" in self.help.find(r"--precision.*")[1][0]
 
     def precision(self, wanted):
         """An engine without the fast kernels is measured as it is, and the report says so."""
         return wanted if self.has_fast or wanted == "exact" else "exact"
+
+    def must_have(self, option):
+        if not any(option in text for _, text in self.help.lines):
+            raise process.ProgramFailed(f"this program has no {option}")
 
     def forget_prompts(self):
         self.warm = False
@@ -56,16 +61,42 @@ class Engine:
             figures["later_step"] = later_step(done, record["steps"])
         return done, figures
 
-    def blocks(self, count, side, precision, bf16=False, steps=4, threads=None, reference=None, figure="step"):
-        """Steps of a model of COUNT blocks; a short text encoder and a narrow VAE do the rest. REFERENCE: an edit of a
-        picture of that side."""
+    def with_short_parts(self, transformer, side, precision, steps, **options):
+        """The command for a transformer alone; a short text encoder and a narrow VAE do the rest."""
         models = self.models
-        transformer = models.transformer_bf16(count) if bf16 else models.transformer(count)
-        text_encoder, vae = models.short_text_encoder(), models.small_vae()
-        picture = models.picture(reference) if reference else None
-        command = self.command(transformer, text_encoder, vae, side, steps, precision, threads, picture)
+        return self.command(
+            transformer, models.short_text_encoder(), models.small_vae(), side, steps, precision, **options
+        )
+
+    def blocks(self, transformer, side, precision, steps=4, figure="step", reference=None, only_set=None, **options):
+        """Steps of a model of a few blocks. REFERENCE: an edit of a picture of that side. ONLY_SET: the instruction set
+        to keep to."""
+        picture = self.models.picture(reference) if reference else None
+        command = self.with_short_parts(transformer, side, precision, steps, reference=picture, **options)
+        if only_set:
+            self.must_have("--instruction-set")
+            command += ["--instruction-set", only_set]
         done, figures = self.generate(command)
         return done, {key: figures[key] for key in (figure, "peak_bytes")}
+
+    def rest(self, transformer, side):
+        """Seconds of a step that are neither products nor attention, by the program's own clock."""
+        self.must_have("--profile")
+        profile = self.work / "profile.json"
+        command = self.with_short_parts(transformer, side, "fast", steps=4) + ["--profile", profile]
+        done, _ = self.generate(command)
+        microseconds = json.loads(profile.read_text(encoding="utf-8"))["transformer"]
+        rest = [value for name, value in microseconds.items() if name not in ("products", "attention")]
+        return done, {"rest": 1e-6 * sum(rest) / 4}
+
+    def record(self, transformer, side, precision, artifacts, run, checkpoints, substitute=()):
+        """One step, of which some tensors are kept. SUBSTITUTE: those that are replaced by the reference's."""
+        program, *command = self.with_short_parts(transformer, side, precision, steps=1)
+        debug = ["--artifacts", artifacts, f"--debug={run}", "--checkpoints", ",".join(checkpoints)]
+        if substitute:
+            debug += ["--substitute", ",".join(substitute)]
+        # 1: the tensors are not those of the reference, and how far they are is what is asked.
+        return process.run([program, *debug, *command], env=self.env, good=(0, 1))
 
     def decode(self, side):
         models = self.models

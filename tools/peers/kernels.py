@@ -9,7 +9,7 @@ FILTER = "MatMul 1024x3072x12288|Attention 24x128|Conv2d 3x3|LayerNorm|RmsNorm|M
 
 
 def run(program, out):
-    """{name: {ms, gflops, share, gbytes}}, the best repetition of every case; and all cores' fp32 peak in GFLOP/s."""
+    """{name: {ms, gflops, share, gbytes}}, the best repetition of every case; and the peaks of all cores."""
     command = [program, f"--benchmark_filter={FILTER}", f"--benchmark_out={out}", "--benchmark_out_format=json"]
     done = process.run(command)
     found = {}
@@ -23,12 +23,16 @@ def run(program, out):
                 figures[key] = run_[counter]
         if name not in found or figures["ms"] < found[name]["ms"]:
             found[name] = figures
-    return done, found, peak(done)
+    return done, found, peaks(done)
 
 
-def peak(done):
-    _, match = done.find(r"f32 peak (\d+) GFLOP/s on 1 thread, (\d+) on")
-    return float(match[2])
+def peaks(done):
+    """In operations a second: of fp32, and of 8-bit integers where the program knows it for this CPU."""
+    found = {"peak_gflops": float(done.find(r"f32 peak (\d+) GFLOP/s on 1 thread, (\d+) on")[1][2])}
+    for _, text in done.lines:
+        if match := re.search(r"8-bit peak (\d+) Gop/s on 1 thread, (\d+) on", text):
+            found["int8_peak_gflops"] = float(match[2])
+    return found
 
 
 def shape_of(name):

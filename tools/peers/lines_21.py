@@ -4,7 +4,8 @@ ready, so these are what is compared."""
 import os
 
 import diffusers_peer
-from lines import DIFFUSERS, ENGINE, FAST, Contestant, Line, Variant, engine_blocks
+from contestants import DIFFUSERS, ENGINE, FAST
+from lines import Contestant, Line, Variant, engine_blocks
 
 BLOCKS, SIDE, STEPS = 4, 1024, 3
 WITHOUT, WITH = "without a reference", "with one of 1024×1024"
@@ -22,7 +23,9 @@ def engine_steps(bench, seconds, who=ENGINE, **options):
 
 
 def blocks(bench):
-    theirs = Variant(diffusers_peer.VARIANT, lambda: bench.diffusers_blocks(SIDE, "later_step", "later_step"))
+    theirs = Variant(
+        diffusers_peer.VARIANT, lambda: bench.diffusers_blocks(SIDE, work="later_step", figure="later_step")
+    )
     return Line(
         "21-blocks",
         f"2.1: {BLOCKS} blocks, {SIDE}×{SIDE} (4096 + 26 tokens): seconds of a step behind the first",

@@ -87,7 +87,8 @@ class Measurements:
         return [record["figures"][name] for record in self.of(line, who, variant) if name in record["figures"]]
 
     def fastest(self, line, who, name, among=None):
-        """The variant with the smallest median, or None."""
-        found = {variant: self.figure(line, who, variant, name) for variant in among or self.variants(line, who)}
+        """The variant with the smallest median, or None; of those AMONG, or of all."""
+        names = self.variants(line, who) if among is None else among
+        found = {variant: self.figure(line, who, variant, name) for variant in names}
         medians = {variant: statistics.median(values) for variant, values in found.items() if values}
         return min(medians, key=medians.get) if medians else None

@@ -77,11 +77,11 @@ class Models:
         folder = self.full()
         return {name: weight_bytes(folder / name, self.unread) for name in ("transformer", "text_encoder", "vae")}
 
-    def transformer(self, blocks):
-        def write(folder):
-            tensors = self.family.transformer(blocks)
-            component(folder, STEM, tensors, self.family.transformer_config(blocks), quantized=True)
+    def write_transformer(self, folder, blocks):
+        component(folder, STEM, self.family.transformer(blocks), self.family.transformer_config(blocks), quantized=True)
 
+    def transformer(self, blocks):
+        write = lambda folder: self.write_transformer(folder, blocks)  # noqa: E731
         return write_once(self.root / f"transformer_q4_{blocks}", f"writing {blocks} blocks in 4 bits", write)
 
     def transformer_bf16(self, blocks):

@@ -57,10 +57,10 @@ def read(descriptor):
         return b""
 
 
-def run(command, until=None, env=None, terminal=False, data_limit=None):
+def run(command, until=None, env=None, terminal=False, data_limit=None, good=(0,)):
     """Runs COMMAND to its end, or until a line fits UNTIL: what comes after is of no interest and may take minutes.
     TERMINAL: the program believes that it writes to one, and shows its progress as it comes. DATA_LIMIT: bytes that it
-    may have in its own memory, without mapped files (RLIMIT_DATA)."""
+    may have in its own memory, without mapped files (RLIMIT_DATA). GOOD: the exit codes that are no failure."""
     command = [str(word) for word in command]
     ours, theirs = pty.openpty() if terminal else os.pipe()
     limit = (lambda: resource.setrlimit(resource.RLIMIT_DATA, (data_limit, data_limit))) if data_limit else None
@@ -79,7 +79,7 @@ def run(command, until=None, env=None, terminal=False, data_limit=None):
     _, status, usage = os.wait4(process.pid, 0)
     process.returncode = os.waitstatus_to_exitcode(status)
     seconds = time.monotonic() - start
-    if process.returncode and not stopped:
+    if process.returncode not in good and not stopped:
         tail = "\n".join(text for _, text in lines[-8:])
         raise ProgramFailed(f"{' '.join(command)} ended with {process.returncode}:\n{tail}")
     conditions = watch.finish(usage.ru_utime + usage.ru_stime)

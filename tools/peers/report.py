@@ -4,12 +4,15 @@ import statistics
 from pathlib import Path
 
 import machine
+import openvino_peer
+import rivals
 import targets
-from lines import ENGINE, FAST, GROWTH_BLOCKS, OPENVINO
-from openvino_peer import FORCED
+from bench import GROWTH_BLOCKS
+from contestants import DIFFUSERS, ENGINE, FAST, OPENVINO
 from tables import (
     disturbed_text,
     engine_command,
+    human,
     line_table,
     machine_text,
     table,
@@ -24,22 +27,65 @@ SD_RELEASE = "stable-diffusion-cpp-python 0.4.7"
 
 
 def programs():
-    packages = versions(("diffusers", "torch", "openvino", "nncf"))
-    return f"{packages}, stable-diffusion.cpp of {SD_RELEASE}, built for this CPU (`GGML_NATIVE=ON`)"
+    packages = versions(("diffusers", "torch", "torchao", "openvino", "nncf"))
+    build = "built for this CPU (`GGML_NATIVE=ON`, `GGML_LLAMAFILE=ON`)"
+    return f"{packages}, stable-diffusion.cpp of {SD_RELEASE}, {build}"
 
 
 def openvino_text(m):
     """Where OpenVINO did not compute in fp32, the comparison is not one of equal arithmetic, and that is said."""
-    fast, forced = m.figure("blocks512", ENGINE, FAST, "step"), m.figure("blocks512", OPENVINO, FORCED, "step")
-    chosen = {r["notes"].get("inference precision") for r in m.of("blocks512", OPENVINO) if r["variant"] != FORCED}
+    forced = m.figure("blocks512", OPENVINO, openvino_peer.FORCED, "step")
+    fast = m.figure("blocks512", ENGINE, FAST, "step")
+    chosen = {
+        record["notes"].get("inference precision")
+        for record in m.of("blocks512", OPENVINO)
+        if not openvino_peer.SETTINGS[record["variant"]].precision
+    }
     if not fast or not forced or chosen <= {"f32"}:
         return ""
     ratio = statistics.median(forced) / statistics.median(fast)
     precisions = ", ".join(sorted(filter(None, chosen)))
     return (
-        f" OpenVINO's own choice on this CPU is to compute in {precisions}; kept to fp32 it takes "
+        f" OpenVINO's own choice on this CPU is to compute in {precisions}; with f32 weights and kept to fp32 it takes "
         f"{targets.spread(forced)}, {ratio:.2f} × as long as this engine."
     )
+
+
+SIZES = {"blocks512": "512×512", "blocks1024": "1024×1024"}
+
+
+def winners_text(m):
+    """Which setting of each peer is the one to beat, and which would be, were it not so far off."""
+    won, faster = [], []
+    for line, size in SIZES.items():
+        fast = m.figure(line, ENGINE, FAST, "step")
+        for who in (OPENVINO, DIFFUSERS):
+            if variant := m.fastest(line, who, "step", rivals.of(m, who)):
+                won.append(f"{who} at {size}: {variant}")
+            for other in m.variants(line, who) if fast else ():
+                ratio = statistics.median(fast) / statistics.median(m.figure(line, who, other, "step"))
+                error = rivals.error(m, who, other)
+                if ratio > 1 and error is not None and not rivals.is_rival(m, who, other):
+                    times = error / rivals.ours(m)
+                    faster.append(f"{who}, {other}, at {size} ({ratio:.2f} × as fast, {times:.0f} × our error)")
+    text = f"The fastest settings that are near enough: {'; '.join(won)}." if won else "Not measured yet."
+    return text + (f" Faster than this engine but no rivals: {'; '.join(faster)}." if faster else "")
+
+
+def rival_table(m):
+    """Every setting of the peers: its error, whether it counts, and its times."""
+    own = rivals.ours(m)
+    if own is None:
+        return "Not measured yet."
+    rows = []
+    for who in (ENGINE, OPENVINO, DIFFUSERS):
+        for variant in m.variants(rivals.LINE, who):
+            error = rivals.error(m, who, variant)
+            counts = "–" if who == ENGINE else "yes" if rivals.is_rival(m, who, variant) else "no"
+            times = [m.figure(line, who, variant, "step") for line in SIZES]
+            cells = [targets.spread(values) if values else "" for values in times]
+            rows.append([who, variant, human("nmse", error), f"{error / own:.2f} ×", counts, *cells])
+    return table(["program", "setting", "NMSE", "of ours", "rival", "a step, 512×512", "1024×1024"], rows)
 
 
 def growth_table(m, line, label, divisor):
@@ -70,14 +116,24 @@ def kernel_table(m):
 def write(m, docs):
     import plots  # which need matplotlib
 
+    rows = targets.all_rows(m)
+    step_and_memory = ["step", "peak_bytes"]
     text = PAGE.read_text(encoding="utf-8").format(
         machine=machine_text(m, programs()),
         disturbed=disturbed_text(m),
-        targets=target_table(targets.all_rows(m)),
+        targets=target_table(rows),
+        somebody_faster=targets.somebody_faster(rows),
         openvino=openvino_text(m),
         command=engine_command(m, "blocks512", FAST),
-        blocks512=line_table(m, "blocks512", ["step", "peak_bytes"]),
-        blocks1024=line_table(m, "blocks1024", ["step", "peak_bytes"]),
+        winners=winners_text(m),
+        errors=rival_table(m),
+        blocks512=line_table(m, "blocks512", step_and_memory),
+        blocks1024=line_table(m, "blocks1024", step_and_memory),
+        blocks1328=line_table(m, "blocks1328", step_and_memory),
+        rest512=line_table(m, "rest512", ["rest"]),
+        avx2_512=line_table(m, "avx2-512", step_and_memory),
+        avx2_1024=line_table(m, "avx2-1024", step_and_memory),
+        convrot512=line_table(m, "convrot512", step_and_memory),
         vae512=line_table(m, "vae512", ["decode", "encode", "peak_bytes"]),
         text57=line_table(m, "text57", ["encode_prompt"]),
         full=whole_picture_text(m, "full"),

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import targets_21
-from lines import FAST
+from contestants import FAST
 from tables import disturbed_text, engine_command, line_table, machine_text, target_table, versions, whole_picture_text
 
 PAGE = Path(__file__).resolve().parent / "page_21.md"  # the words around the tables

@@ -5,7 +5,9 @@ import os
 import process
 from models import PROMPT
 
-VARIANTS = ("q4_0", "q4_K", "q8_0")
+KINDS = ("q4_0", "q4_K", "q8_0", "f16", "bf16")  # of weights
+WITHOUT_FLASH = ", no flash attention"
+VARIANTS = KINDS + tuple(kind + WITHOUT_FLASH for kind in KINDS[:3])
 
 
 class StableDiffusion:
@@ -17,21 +19,22 @@ class StableDiffusion:
         command = [self.program, "-M", "convert", "-m", source, "-o", target, "--type", kind]
         process.run(command, env=self.env)
 
-    def command(self, blocks, kind, text_encoder, side):
-        models = self.models
+    def command(self, blocks, variant, text_encoder, side):
+        models, kind = self.models, variant.removesuffix(WITHOUT_FLASH)
         return [
             *(self.program, "--diffusion-model", models.sd_transformer(self.convert, blocks, kind)),
             *("--llm", text_encoder, "--vae", models.sd_vae(), "-p", PROMPT, "--cfg-scale", 1),
             *("-W", side, "-H", side, "--steps", 1, "-s", 1, "--sampling-method", "euler"),
-            *("--fa", "-t", self.threads, "-v", "-o", self.out),
+            *(() if variant.endswith(WITHOUT_FLASH) else ("--fa",)),
+            *("-t", self.threads, "-v", "-o", self.out),
         ]
 
     def short_text_encoder(self):
         return self.models.sd_text_encoder(self.convert, "q4_0", short=True)
 
-    def blocks(self, blocks, kind, side):
+    def blocks(self, blocks, variant, side):
         """One step. The program loads its weights first, so the step does not read the disk."""
-        command = self.command(blocks, kind, self.short_text_encoder(), side)
+        command = self.command(blocks, variant, self.short_text_encoder(), side)
         done = process.run(command, until=r"sampling completed", env=self.env)
         return done, {"step": float(done.find(r"sampling completed, taking ([\d.]+)s")[1][1])}
 

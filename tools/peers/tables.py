@@ -5,11 +5,13 @@ import statistics
 
 import machine
 import targets
-from lines import ENGINE
+from contestants import ENGINE
 from models import PROMPT
 
 
 def human(name, value):
+    if name == "nmse":
+        return f"{value:.1e}"
     if name.endswith("_bytes"):
         return f"{value / 1e9:.2f} GB"
     return f"{value:.0f}" if name.endswith("gflops") else f"{value:.2f} s"
@@ -87,7 +89,10 @@ def line_table(m, line, figures):
         "later_step": "a step behind the first",
         "peak_bytes": "peak memory",
         "encode_prompt": "text encoder",
+        "rest": "the rest of a step",
     }
+    if not rows:
+        return "Not measured yet."
     head = ["program", "weights", *(names.get(figure, figure) for figure in figures), "runs", "load"]
     return table(head, rows)
 

@@ -5,8 +5,8 @@ import statistics
 from dataclasses import dataclass, field
 
 import machine
-from lines import DIFFUSERS, ENGINE, EXACT_BF16, FAST, OPENVINO, SDCPP
-from openvino_peer import FORCED
+import rivals
+from contestants import BEFORE, DIFFUSERS, ENGINE, EXACT_BF16, FAST, OPENVINO, ROTATED, SDCPP
 
 
 @dataclass
@@ -19,6 +19,7 @@ class Row:
     result: str = ""
     passed: bool | None = None  # None: not measured
     records: list = field(default_factory=list)  # that the result is made of
+    ratio: float | None = None  # how many times as long as we the other takes
 
     @property
     def verdict(self):
@@ -33,35 +34,33 @@ def spread(values):
     return f"{statistics.median(values):.2f} s ({min(values):.2f}–{max(values):.2f})"
 
 
-def faster(measurements, work, line, figure, ours, who, least, aim=None, variant=None):
-    """A row about a ratio of medians; against the peer's fastest variant unless one is named."""
+def faster(measurements, work, line, figure, ours, who, least, aim=None, variant=None, among=None):
+    """A row about a ratio of medians; against the peer's fastest variant, or the fastest AMONG some, unless one is
+    named."""
     wanted = f"{least} ×" + (f" ({aim} ×)" if aim else "")
     row = Row(work, who, wanted)
     mine = measurements.figure(line, ENGINE, ours, figure)
     if mine:
         row.ours = spread(mine)
-    variant = variant or measurements.fastest(line, who, figure, without_forced(measurements.variants(line, who)))
+    elif measurements.failure(line, ENGINE):
+        row.ours = reason(measurements, line, ENGINE)
+    variant = variant or measurements.fastest(line, who, figure, among)
     other = measurements.figure(line, who, variant, figure) if variant else []
     if not other:
-        row.theirs = (
-            f"cannot be run: {reason(measurements, line, who)}" if measurements.failure(line, who) else "not measured"
-        )
+        failed = measurements.failure(line, who)
+        row.theirs = f"cannot be run: {reason(measurements, line, who)}" if failed else "not measured"
         return row
     row.against = f"{who}, {variant}"
     row.theirs = spread(other)
     if mine:
         row.records = of_both(measurements, line, ours, who, variant)
-        ratio = statistics.median(other) / statistics.median(mine)
-        row.result, row.passed = f"{ratio:.2f} ×", ratio >= least
+        row.ratio = statistics.median(other) / statistics.median(mine)
+        row.result, row.passed = f"{row.ratio:.2f} ×", row.ratio >= least
     return row
 
 
 def of_both(measurements, line, ours, who, variant):
     return measurements.of(line, ENGINE, ours) + measurements.of(line, who, variant)
-
-
-def without_forced(variants):
-    return [variant for variant in variants if variant != FORCED]
 
 
 def reason(measurements, line, who):
@@ -79,17 +78,39 @@ def half_the_memory(measurements):
     return row
 
 
-def kernel_share(measurements, work, pattern, least, aim):
-    row = Row(work, "fp32 FMA peak, same run", f"{least:.0%} ({aim:.0%})")
+FP32_PEAK, INT8_PEAK = "peak_gflops", "int8_peak_gflops"
+
+
+def kernel_share(measurements, work, pattern, least, aim, peak_of=FP32_PEAK):
+    against = {FP32_PEAK: "fp32 FMA peak, same run", INT8_PEAK: "8-bit peak, same run"}[peak_of]
+    row = Row(work, against, f"{least:.0%} ({aim:.0%})")
     for record in measurements.of("kernels", ENGINE)[-1:]:
-        peak = record["figures"]["peak_gflops"]
-        row.theirs, row.records = f"{peak:.0f} GFLOP/s", [record]
-        found = [
-            f["gflops"] for name, f in record["notes"]["kernels"].items() if re.search(pattern, name) and "gflops" in f
-        ]
-        if found:
+        peak = record["figures"].get(peak_of)
+        found = kernel_rates(record, pattern)
+        if peak is None:
+            row.theirs = "not known for this CPU"
+        elif found:
             share = max(found) / peak
+            row.theirs, row.records = f"{peak:.0f} Gop/s", [record]
             row.ours, row.result, row.passed = f"{max(found):.0f} Gop/s", f"{share:.0%}", share >= least
+    return row
+
+
+def kernel_rates(record, pattern):
+    kernels = record["notes"]["kernels"].items()
+    return [figures["gflops"] for name, figures in kernels if re.search(pattern, name) and "gflops" in figures]
+
+
+def faster_kernel(measurements, work, ours, theirs, against, least, aim):
+    """A row about two kernels that do the same work."""
+    row = Row(work, against, f"{least} × ({aim} ×)")
+    for record in measurements.of("kernels", ENGINE)[-1:]:
+        mine, other = kernel_rates(record, ours), kernel_rates(record, theirs)
+        if other:
+            row.theirs, row.records = f"{max(other):.0f} Gop/s", [record]
+        if mine and other:
+            ratio = max(mine) / max(other)
+            row.ours, row.result, row.passed = f"{max(mine):.0f} Gop/s", f"{ratio:.2f} ×", ratio >= least
     return row
 
 
@@ -113,36 +134,63 @@ def first_step(measurements):
     return row
 
 
-def scaling(measurements):
-    row = Row("1 → 2 threads, 4 blocks, 512×512", "1 thread", "1.9 ×")
-    one, two = (measurements.figure("threads", who, FAST, "step") for who in ("1 thread", "2 threads"))
-    if one and two:
-        ratio = statistics.median(one) / statistics.median(two)
-        row.records = measurements.of("threads", "1 thread") + measurements.of("threads", "2 threads")
-        row.ours, row.theirs, row.result, row.passed = spread(two), spread(one), f"{ratio:.2f} ×", ratio >= 1.9
+def threads(measurements, fewer, more, wanted, holds):
+    """A row about how many times as fast MORE threads are as FEWER."""
+    row = Row(f"{fewer} → {more}, 4 blocks, 512×512", fewer, wanted)
+    slow, fast = (measurements.figure("threads", who, FAST, "step") for who in (fewer, more))
+    if slow and fast:
+        ratio = statistics.median(slow) / statistics.median(fast)
+        row.records = measurements.of("threads", fewer) + measurements.of("threads", more)
+        row.ours, row.theirs, row.result, row.passed = spread(fast), spread(slow), f"{ratio:.2f} ×", holds(ratio)
     return row
 
 
 def all_rows(m):
     blocks, bf16 = "4 blocks, 4-bit, 512×512", "4 blocks, bf16 weights, fp32 arithmetic, 512×512"
-    gemm = "1024×3072×12288"
+    large, gemm, on_all = "4 blocks, 4-bit, 1024×1024", "1024×3072×12288", ".*[^1] threads"
+    openvino, diffusers = rivals.of(m, OPENVINO), rivals.of(m, DIFFUSERS)
     rows = [
+        faster(m, blocks, "blocks512", "step", FAST, OPENVINO, 1.15, 1.25, among=openvino),
         faster(m, blocks, "blocks512", "step", FAST, SDCPP, 4, 5),
-        faster(m, blocks, "blocks512", "step", FAST, DIFFUSERS, 3, 3.5),
-        faster(m, blocks, "blocks512", "step", FAST, OPENVINO, 2, 2.5),
-        faster(m, bf16, "blocks512", "step", EXACT_BF16, DIFFUSERS, 1.1),
+        faster(m, blocks, "blocks512", "step", FAST, DIFFUSERS, 3, 3.5, among=diffusers),
+        faster(m, bf16, "blocks512", "step", EXACT_BF16, DIFFUSERS, 1.1, variant="fp32"),
         half_the_memory(m),
-        faster(m, "4 blocks, 4-bit, 1024×1024", "blocks1024", "step", FAST, SDCPP, 3.5, 4.5),
+        faster(m, large, "blocks1024", "step", FAST, OPENVINO, 1.15, 1.3, among=openvino),
+        faster(m, large, "blocks1024", "step", FAST, SDCPP, 5.5, 6.5),
+        faster(m, "4 blocks, 4-bit, 1328×1328", "blocks1328", "step", FAST, BEFORE, 1.5, 1.8),
+        faster(m, f"{blocks}: neither product nor attention", "rest512", "rest", FAST, BEFORE, 2),
+        faster(m, f"{blocks}, AVX2 alone", "avx2-512", "step", FAST, SDCPP, 4),
+        faster(m, f"{large}, AVX2 alone", "avx2-1024", "step", FAST, SDCPP, 4),
+        faster(m, "4 blocks, int8 ConvRot, 512×512", "convrot512", "step", ROTATED, f"{ENGINE}, 4-bit", 1),
     ]
     for figure in ("decode", "encode"):
         work = f"VAE {figure}, 512×512, fp32"
         rows.append(faster(m, work, "vae512", figure, "fp32", DIFFUSERS, 5, 8))
         rows.append(faster(m, work, "vae512", figure, "fp32", SDCPP, 14, 20))
+    attention = "Attention 24x128 4119 tokens"
     return rows + [
         faster(m, "text encoder, 28 layers, 4-bit, 57 tokens", "text57", "encode_prompt", FAST, SDCPP, 4),
-        kernel_share(m, f"4-bit × 8-bit GEMM {gemm}", r"1024x3072x12288 (q4|4-bit).*[^1] threads", 2.0, 2.5),
-        kernel_share(m, f"fp32 GEMM {gemm}", r"^MatMul 1024x3072x12288 f32.*[^1] threads", 0.8, 0.9),
+        faster_kernel(
+            *(m, "attention 24×128, 4,119 tokens, fast", f"^Fast{attention}{on_all}", f"^{attention}{on_all}"),
+            *("fp32 kernel, same run", 2.0, 2.5),
+        ),
+        kernel_share(
+            m, f"4-bit × 8-bit GEMM {gemm}", rf"^Int8MatMul 1024x3072x12288 4-bit{on_all}", 0.85, 0.9, INT8_PEAK
+        ),
+        kernel_share(m, f"fp32 GEMM {gemm}", rf"^MatMul 1024x3072x12288 f32{on_all}", 0.8, 0.9),
         memory(m, "peak memory, 20 B, 4-bit, 512×512", "full"),
         first_step(m),
-        scaling(m),
+        threads(m, "1 thread", "2 threads", "1.9 ×", lambda ratio: ratio >= 1.9),
+        threads(m, "2 threads", "16 threads", "0.95 ×", lambda ratio: ratio >= 0.95),
     ]
+
+
+def somebody_faster(rows):
+    """A sentence about those that beat this engine, for whoever reads no table."""
+    beaten = [row for row in rows if row.ratio is not None and row.ratio < 1 and not row.against.startswith(ENGINE)]
+    if not any(row.ratio is not None for row in rows):
+        return ""
+    if not beaten:
+        return "Of the rivals that were measured, none was faster than this engine at the same work."
+    places = "; ".join(f"{row.work}: {row.against}, by a factor of {1 / row.ratio:.2f}" for row in beaten)
+    return f"**Somebody else is faster** here: {places}."

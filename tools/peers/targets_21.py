@@ -2,7 +2,7 @@
 
 import statistics
 
-from lines import DIFFUSERS, ENGINE, FAST
+from contestants import DIFFUSERS, ENGINE, FAST
 from lines_21 import MEMORY_LIMIT, WITH, WITHOUT
 from models_21 import Models21
 from targets import Row, faster, memory, reason, spread

@@ -9,11 +9,15 @@ namespace qwen_image {
 
 void Int8Activations::Plane::Resize(int64_t tiles, int64_t tile_rows, int64_t depth, int group) {
   // Never smaller: the sizes of a model's layers alternate.
-  const auto values = static_cast<size_t>(tiles * tile_rows * depth);
-  const auto groups = static_cast<size_t>(tiles * tile_rows * (depth / group));
-  if (a.size() < values) a.resize(values);
-  if (scales.size() < groups) scales.resize(groups);
-  if (sums.size() < groups) sums.resize(groups);
+  const auto grow = [](Tensor& memory, int64_t floats) {
+    if (memory.size() >= floats) return;
+    memory = Tensor();  // give the old block back first
+    memory = Tensor({floats});
+  };
+  const int64_t groups = tiles * tile_rows * (depth / group);
+  grow(a, CeilDiv(tiles * tile_rows * depth, sizeof(float)));
+  grow(scales, groups);
+  grow(sums, groups);
 }
 
 int64_t Int8Activations::tiles() const { return CeilDiv(rows_, tile_rows_); }
@@ -24,13 +28,14 @@ int64_t Int8Activations::FineRowsBefore(int64_t tile) const {
 
 Int8Rows Int8Activations::At(const Plane& plane, int64_t tile, int64_t first_group) const {
   const int64_t group = (tile * (depth_ / group_) + first_group) * tile_rows_;
-  return {plane.a.data() + group * group_, plane.scales.data() + group, plane.sums.data() + group};
+  return {reinterpret_cast<const int8_t*>(plane.a.data()) + group * group_, plane.scales.data() + group,
+          plane.sums.data() + group};
 }
 
 Int8RowSlot Int8Activations::Slot(Plane& plane, int64_t row) const {
   const int64_t group = row / tile_rows_ * (depth_ / group_) * tile_rows_;
-  return {plane.a.data() + group * group_, plane.scales.data() + group, plane.sums.data() + group, tile_rows_,
-          static_cast<int>(row % tile_rows_)};
+  return {reinterpret_cast<int8_t*>(plane.a.data()) + group * group_, plane.scales.data() + group,
+          plane.sums.data() + group, tile_rows_, static_cast<int>(row % tile_rows_)};
 }
 
 void Int8Activations::Quantize(int64_t rows, int64_t depth, int group, Int8Fineness fineness,
@@ -42,9 +47,9 @@ void Int8Activations::Quantize(int64_t rows, int64_t depth, int group, Int8Finen
   coarse_.Resize(tiles(), tile_rows_, depth, group);
   constexpr int64_t kWanted = 0;  // until all rows that want one are known
   fine_row_.assign(static_cast<size_t>(rows), -1);
-  ForTasks(tiles(), rows * depth, pool, [&](int64_t tile) {
+  ForPieces(rows, 2 * depth * static_cast<int64_t>(sizeof(float)), pool, [&](int64_t begin, int64_t end) {
     float* const buffer = ThreadScratch(depth);
-    for (int64_t row = tile * tile_rows_; row < std::min(rows, (tile + 1) * tile_rows_); ++row) {
+    for (int64_t row = begin; row < end; ++row) {
       const QuantizationError error = QuantizeRow(source(row, buffer), depth, group, Slot(coarse_, row));
       const bool coarse = error.of_row > kInt8Limits.of_row || error.of_typical > kInt8Limits.of_typical;
       if (coarse || fineness == Int8Fineness::kEverywhere) fine_row_[static_cast<size_t>(row)] = kWanted;

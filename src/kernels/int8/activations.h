@@ -13,6 +13,7 @@
 #include <functional>
 #include <vector>
 
+#include "core/tensor.h"
 #include "core/threads.h"
 #include "kernels/int8/quantize.h"
 #include "kernels/int8/tile.h"
@@ -54,9 +55,10 @@ class Int8Activations {
   Int8Rows Fine(int64_t fine_tile, int64_t first_group) const { return At(fine_, fine_tile, first_group); }
 
  private:
+  // Not initialised: whoever quantizes a row is the first to touch its memory.
   struct Plane {
-    std::vector<int8_t> a;            // [tiles][depth / 4][tile_rows][4]
-    std::vector<float> scales, sums;  // [tiles][groups][tile_rows]
+    Tensor a;             // int8_t [tiles][depth / 4][tile_rows][4]
+    Tensor scales, sums;  // [tiles][groups][tile_rows]
     void Resize(int64_t tiles, int64_t tile_rows, int64_t depth, int group);
   };
   Int8Rows At(const Plane& plane, int64_t tile, int64_t first_group) const;

@@ -4,6 +4,7 @@
 #include <cstring>
 #include <vector>
 
+#include "kernels/int8/cut.h"
 #include "kernels/int8/weights.h"
 #include "kernels/tasks.h"
 
@@ -67,55 +68,18 @@ namespace {
 
 HWY_EXPORT(FinishTile);
 
-// A task multiplies kStripPanels panels with some rows. Panels of at most kStripBytes stay in L2 while the
-// rows pass by, each tile of which is read from L1 for all but the first panel.
-constexpr int64_t kStripPanels = 4;
-constexpr int64_t kStripCols = kStripPanels * kInt8PanelCols;
-constexpr int64_t kStripBytes = 192 * 1024;
-// Panels are unpacked once for each task, so a task takes many rows: all of them if that gives every thread
-// enough tasks to end together with the others. (How the work is cut changes no bits.)
-constexpr int64_t kTasksPerThread = 24;
-constexpr int64_t kLeastRows = 96;
-// Between blocks of the depth the sums of a task's rows are kept, in L2 with the panels.
-constexpr int64_t kMostRows = 1152, kMostRowsBetweenBlocks = 576;
-
 struct Task {
   const Int8Product* product;
   int64_t first_tile, tiles;
   int64_t col, cols;
 };
 
-// Blocks of the depth, all of about the same length, so that a strip has at most kStripBytes.
-int64_t DepthBlock(const WeightMatrix& w, int planes) {
-  const int64_t most = std::min(kInt8MaxDepth, kStripBytes / (kStripCols * planes));
-  const int64_t blocks = CeilDiv(w.cols, most);
-  return RoundUp(CeilDiv(w.cols, blocks), Int8DepthUnit(w));
-}
-
-int64_t PartsOf(const Int8Product& product, int64_t all_strips, int threads) {
-  const int64_t rows = product.x->rows();
-  const int planes = Int8PlanesOf(*product.w, ChosenInt8Kernel());
-  const bool one_block = DepthBlock(*product.w, planes) >= product.w->cols;
-  const int64_t wanted = CeilDiv(kTasksPerThread * threads, all_strips);
-  return std::clamp(wanted, CeilDiv(rows, one_block ? kMostRows : kMostRowsBetweenBlocks),
-                    CeilDiv(rows, kLeastRows));
-}
-
 std::vector<Task> CutIntoTasks(std::span<const Int8Product> products, int threads) {
-  int64_t all_strips = 0;
-  for (const Int8Product& product : products) all_strips += CeilDiv(product.w->rows, kStripCols);
+  std::vector<Int8Size> sizes;
+  for (const Int8Product& product : products) sizes.push_back(Int8SizeOf(product.x->rows(), *product.w));
   std::vector<Task> tasks;
-  for (const Int8Product& product : products) {
-    const int64_t tiles = product.x->tiles();
-    if (tiles == 0) continue;
-    const int64_t part_tiles = CeilDiv(tiles, PartsOf(product, all_strips, threads));
-    for (int64_t col = 0; col < product.w->rows; col += kStripCols) {
-      for (int64_t tile = 0; tile < tiles; tile += part_tiles) {
-        tasks.push_back({&product, tile, std::min(part_tiles, tiles - tile), col,
-                         std::min(kStripCols, product.w->rows - col)});
-      }
-    }
-  }
+  for (const Int8Cut& cut : CutInt8Products(sizes, threads))
+    tasks.push_back({&products[cut.product], cut.first_tile, cut.tiles, cut.col, cut.cols});
   return tasks;
 }
 
@@ -143,7 +107,7 @@ class TaskRun {
         w_(*product_.w),
         kernel_(ChosenInt8Kernel()),
         planes_(Int8PlanesOf(w_, kernel_)),
-        block_(DepthBlock(w_, planes_)) {
+        block_(Int8DepthBlock(w_)) {
     const int64_t groups = block_ / x_.group();
     panel_bytes_ = block_ * kInt8PanelCols;
     const int64_t q_floats = planes_ * panel_bytes_ / 4, scale_floats = groups * kInt8PanelCols;
@@ -153,9 +117,9 @@ class TaskRun {
                   end_fine = x_.FineRowsBefore(task.first_tile + task.tiles);
     first_fine_tile_ = first_fine / x_.tile_rows();
     fine_tiles_ = end_fine > first_fine ? CeilDiv(end_fine, x_.tile_rows()) - first_fine_tile_ : 0;
-    const int64_t kept_tiles = one_block() ? 1 : kStripPanels * task.tiles;
-    float* free = ThreadScratch(kStripPanels * panel_floats + panel_bytes_ / 4 +
-                                (kept_tiles + kStripPanels * fine_tiles_) * tile_floats_);
+    const int64_t kept_tiles = one_block() ? 1 : kInt8StripPanels * task.tiles;
+    float* free = ThreadScratch(kInt8StripPanels * panel_floats + panel_bytes_ / 4 +
+                                (kept_tiles + kInt8StripPanels * fine_tiles_) * tile_floats_);
     for (Int8PanelBuffer& panel : panels_) {
       panel = {reinterpret_cast<uint8_t*>(free), free + q_floats, free + q_floats + scale_floats,
                panel_bytes_, x_.group()};
@@ -164,7 +128,7 @@ class TaskRun {
     unpacked_ = reinterpret_cast<uint8_t*>(free);
     free += panel_bytes_ / 4;
     fine_sums_ = free;
-    sums_ = free + kStripPanels * fine_tiles_ * tile_floats_;
+    sums_ = free + kInt8StripPanels * fine_tiles_ * tile_floats_;
   }
 
   void Run() {
@@ -186,7 +150,7 @@ class TaskRun {
     }
     for (int64_t t = 0; t < task_.tiles; ++t) {
       for (int64_t p = 0; p < panels; ++p) {
-        fetch_.Rows(CeilDiv(kStripCols, task_.tiles * panels));
+        fetch_.Rows(CeilDiv(kInt8StripCols, task_.tiles * panels));
         MultiplyTile(t, p, first, depth);
       }
     }
@@ -198,7 +162,7 @@ class TaskRun {
       fetch_ = {&w_, task_.col, task_.col + task_.cols, first, std::min(block_, w_.cols - first)};
     } else if (next_) {
       const WeightMatrix& w = *next_->product->w;
-      const int64_t block = DepthBlock(w, Int8PlanesOf(w, kernel_));
+      const int64_t block = Int8DepthBlock(w);
       fetch_ = {&w, next_->col, next_->col + next_->cols, 0, std::min(block, w.cols)};
     }
   }
@@ -213,7 +177,7 @@ class TaskRun {
   void MultiplyTile(int64_t t, int64_t p, int64_t first, int64_t depth) {
     const int64_t tile = task_.first_tile + t, row = tile * x_.tile_rows();
     const int64_t rows = std::min<int64_t>(x_.tile_rows(), x_.rows() - row);
-    float* const sums = one_block() ? sums_ : sums_ + (t * kStripPanels + p) * tile_floats_;
+    float* const sums = one_block() ? sums_ : sums_ + (t * kInt8StripPanels + p) * tile_floats_;
     Multiply(x_.Coarse(tile, first / x_.group()), p, first, depth, rows, sums);
     if (first + depth < w_.cols) return;
     for (int64_t r = 0; r < rows && fine_tiles_ > 0; ++r) AddFine(row + r, p, sums + r * kInt8PanelCols);
@@ -234,7 +198,9 @@ class TaskRun {
     for (int c = 0; c < kInt8PanelCols; ++c) sums[c] += from[c];
   }
 
-  float* FineSums(int64_t t, int64_t p) const { return fine_sums_ + (t * kStripPanels + p) * tile_floats_; }
+  float* FineSums(int64_t t, int64_t p) const {
+    return fine_sums_ + (t * kInt8StripPanels + p) * tile_floats_;
+  }
   bool one_block() const { return block_ >= w_.cols; }
 
   int64_t PanelCols(int64_t p) const {
@@ -253,9 +219,9 @@ class TaskRun {
   int64_t tile_floats_;
   int64_t first_fine_tile_, fine_tiles_;
   StripFetch fetch_;
-  Int8PanelBuffer panels_[kStripPanels];
+  Int8PanelBuffer panels_[kInt8StripPanels];
   uint8_t* unpacked_;  // rows of one panel
-  float* fine_sums_;   // [fine_tiles_][kStripPanels][tile_rows][kInt8PanelCols]
+  float* fine_sums_;   // [fine_tiles_][kInt8StripPanels][tile_rows][kInt8PanelCols]
   float* sums_;        // the same for all tiles, or one tile alone if the depth is one block
 };
 
