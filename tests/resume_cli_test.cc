@@ -164,7 +164,8 @@ TEST_F(Resume, RefusesWhatCannotBeResumed) {
   ExpectRefused({"--debug", "generate", "x", "--step-cache", "0.1"}, kUsage, "leave out --step-cache");
   for (const char* threshold : {"-0.1", "1.5"})
     ExpectRefused({"generate", "x", "--step-cache", threshold}, kUsage, "threshold of the step cache");
-  ExpectRefused({"generate", "x", "--step-cache", "nan"}, kUsage, "--step-cache must be a number from 0 to 1");
+  ExpectRefused({"generate", "x", "--step-cache", "nan"}, kUsage,
+                "--step-cache must be a number from 0 to 1");
 }
 
 TEST_F(Resume, AStepCacheIsRecordedAndEstimatesSteps) {
