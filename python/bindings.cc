@@ -3,10 +3,13 @@
 #include <pybind11/stl.h>
 #include <pybind11/stl/filesystem.h>
 
+#include <array>
 #include <string_view>
 
 #include "core/threads.h"
 #include "draw.h"
+#include "options/names.h"
+#include "options/python_form.h"
 #include "qwen_image/image_file.h"
 #include "qwen_image/truncation_guard.h"
 
@@ -75,20 +78,17 @@ void BindModelTypes(py::module_& module) {
       .def("add_lora", [](ModelFiles& files, const std::filesystem::path& path, double scale) {
         files.loras.push_back({path, scale});
       });
-  py::enum_<Device>(module, "Device")
-      .value("auto", Device::kAuto)
-      .value("cpu", Device::kCpu)
-      .value("gpu", Device::kGpu)
-      .value("mlx-cpu", Device::kMlxCpu);
+  py::enum_<Device> device(module, "Device");
+  for (const auto& [value, name] : kDevices) device.value(name, value);
+  py::enum_<Precision> precision(module, "Precision");
+  for (const auto& [value, name] : kPrecisions) precision.value(name, value);
   py::class_<PipelineOptions>(module, "PipelineOptions")
       .def(py::init<>())
       .def_readwrite("threads", &PipelineOptions::threads)
       .def_readwrite("check_memory", &PipelineOptions::check_memory)
       .def_readwrite("device", &PipelineOptions::device)
-      .def_readwrite("prompt_cache", &PipelineOptions::prompt_cache)
-      .def("set_exact", [](PipelineOptions& options, bool exact) {
-        options.precision = exact ? Precision::kExact : Precision::kFast;
-      });
+      .def_readwrite("precision", &PipelineOptions::precision)
+      .def_readwrite("prompt_cache", &PipelineOptions::prompt_cache);
   py::class_<Defaults>(module, "Defaults")
       .def_readonly("width", &Defaults::width)
       .def_readonly("height", &Defaults::height)
@@ -102,31 +102,63 @@ void BindModelTypes(py::module_& module) {
       });
 }
 
+using RequestClass = py::class_<GenerateRequest>;
+
+// One property for each setting. What is data is copied from arrays, and can only be set.
+template <typename Value>
+void BindSetting(RequestClass& type, const char* name, Value GenerateRequest::*member) {
+  type.def_readwrite(name, member);
+}
+
+template <typename Given, typename Value, typename Convert>
+void BindSetter(RequestClass& type, const char* name, Value GenerateRequest::*member,
+                const Convert& convert) {
+  type.def_property(
+      name, py::cpp_function(),
+      [member, convert](GenerateRequest& request, const Given& given) { request.*member = convert(given); });
+}
+
+void BindSetting(RequestClass& type, const char* name, std::vector<Image> GenerateRequest::*member) {
+  BindSetter<std::vector<Bytes>>(type, name, member, [](const std::vector<Bytes>& pictures) {
+    std::vector<Image> images;
+    for (const Bytes& pixels : pictures) images.push_back(ImageOf(pixels));
+    return images;
+  });
+}
+
+void BindSetting(RequestClass& type, const char* name, std::optional<Image> GenerateRequest::*member) {
+  BindSetter<Bytes>(type, name, member, &ImageOf);
+}
+
+void BindSetting(RequestClass& type, const char* name, std::optional<GreyImage> GenerateRequest::*member) {
+  BindSetter<Bytes>(type, name, member, &GreyOf);
+}
+
+void BindSetting(RequestClass& type, const char* name,
+                 std::optional<InitialLatents> GenerateRequest::*member) {
+  BindSetter<Floats>(type, name, member, [](const Floats& values) {
+    return InitialLatents{{values.shape(), values.shape() + values.ndim()},
+                          {values.data(), values.data() + values.size()}};
+  });
+}
+
+void BindSetting(RequestClass& type, const char* name, Margins GenerateRequest::*member) {
+  using Sides = std::array<int64_t, 4>;
+  BindSetter<Sides>(type, name, member, [](const Sides& s) { return Margins{s[0], s[1], s[2], s[3]}; });
+}
+
 void BindRequest(py::module_& module) {
-  py::class_<GenerateRequest>(module, "Request")
-      .def(py::init<>())
-      .def_readwrite("prompt", &GenerateRequest::prompt)
-      .def_readwrite("negative_prompt", &GenerateRequest::negative_prompt)
-      .def_readwrite("width", &GenerateRequest::width)
-      .def_readwrite("height", &GenerateRequest::height)
-      .def_readwrite("steps", &GenerateRequest::steps)
-      .def_readwrite("sigmas", &GenerateRequest::sigmas)
-      .def_readwrite("cfg", &GenerateRequest::cfg)
-      .def_readwrite("seed", &GenerateRequest::seed)
-      .def_readwrite("strength", &GenerateRequest::strength)
-      .def_readwrite("blend", &GenerateRequest::blend)
-      .def_readwrite("keep_size", &GenerateRequest::keep_size)
-      .def_readwrite("background", &GenerateRequest::background)
-      .def_readwrite("step_cache", &GenerateRequest::step_cache)
-      .def("add_input_image", [](GenerateRequest& request,
-                                 const Bytes& pixels) { request.input_images.push_back(ImageOf(pixels)); })
-      .def("set_init_image",
-           [](GenerateRequest& request, const Bytes& pixels) { request.init_image = ImageOf(pixels); })
-      .def("set_mask", [](GenerateRequest& request, const Bytes& grey) { request.mask = GreyOf(grey); })
-      .def("set_outpaint",
-           [](GenerateRequest& request, int64_t left, int64_t top, int64_t right, int64_t bottom) {
-             request.outpaint = {left, top, right, bottom};
-           });
+  py::enum_<GenerateRequest::Tiling> tiling(module, "Tiling");
+  for (const auto& [value, name] : kTilings) tiling.value(name, value);
+  RequestClass type(module, "Request");
+  type.def(py::init<>());
+  py::dict kinds;
+  for (const options::Field& field : options::Fields()) {
+    std::visit([&](auto member) { BindSetting(type, field.name, member); }, field.member);
+    kinds[field.name] = options::PythonKindOf(field);
+  }
+  // What each setting is: a function of _arguments.py.
+  module.attr("SETTINGS") = kinds;
 }
 
 std::map<std::string, double> SecondsOf(const Picture& picture) {
@@ -170,6 +202,8 @@ void BindPicture(py::module_& module) {
       .def_readonly("prompt_truncated", &Picture::prompt_truncated)
       .def_readonly("notes", &Picture::notes)
       .def_readonly("png_text", &Picture::png_text)
+      .def_readonly("steps_resumed", &Picture::steps_resumed)
+      .def_readonly("resume_file", &Picture::resume_file)
       .def_property_readonly("seconds", &SecondsOf)
       .def_property_readonly("alignment", &AlignmentOf)
       .def("array", [](const Picture& picture) { return ArrayOf(picture.image()); });
@@ -187,6 +221,11 @@ void BindPipeline(py::module_& module) {
 }
 
 void BindFiles(py::module_& module) {
+  module.def("remove_resume_state", [](const std::filesystem::path& resume_file) {
+    Picture picture;
+    picture.resume_file = resume_file;
+    RemoveResumeState(picture);
+  });
   module.def("read_image", [](const std::filesystem::path& path) {
     return ArrayOf(ReadImage(path, {}, Transparency::kKept).image);
   });

@@ -9,6 +9,7 @@
 namespace qwen_image {
 
 using Bytes = pybind11::array_t<uint8_t, pybind11::array::c_style>;
+using Floats = pybind11::array_t<float, pybind11::array::c_style>;
 
 // Copies [height, width, 3 or 4] or [height, width]; the caller has checked the shape.
 Image ImageOf(const Bytes& pixels);

@@ -27,7 +27,7 @@ TEST_F(Cli, OtherDevicesAreRefusedWithoutMlx) {
     ExpectRefused({"selftest", "--device", device}, kUsage, kHow);
   }
   ExpectRefused({"generate", "x", "--device", "tpu", "-o", "x.png"}, kUsage,
-                "--device: tpu not in {cpu,gpu,mlx-cpu}");
+                "--device: tpu not in {auto,cpu,gpu,mlx-cpu}");
 }
 
 TEST_F(Cli, TheSelftestHasNothingToCompareWithoutMlx) {

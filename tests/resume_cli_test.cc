@@ -162,8 +162,10 @@ TEST_F(Resume, RefusesWhatCannotBeResumed) {
   ExpectRefused({"generate", "x", "--resume-dir", "states", "--seed", "random"}, kUsage, "random seed");
   ExpectRefused({"--trace", "generate", "x", "--resume-dir", "states"}, kUsage, "leave out --resume-dir");
   ExpectRefused({"--debug", "generate", "x", "--step-cache", "0.1"}, kUsage, "leave out --step-cache");
-  for (const char* threshold : {"-0.1", "1.5", "nan"})
+  for (const char* threshold : {"-0.1", "1.5"})
     ExpectRefused({"generate", "x", "--step-cache", threshold}, kUsage, "threshold of the step cache");
+  ExpectRefused({"generate", "x", "--step-cache", "nan"}, kUsage,
+                "--step-cache must be a number from 0 to 1");
 }
 
 TEST_F(Resume, AStepCacheIsRecordedAndEstimatesSteps) {

@@ -1,16 +1,15 @@
 // qwen-image bench: loads a model once and draws with it, one picture for each size and number of steps.
-#include "bench_command.h"
 
-#include <CLI/CLI.hpp>
 #include <chrono>
+#include <memory>
 
+#include "command.h"
 #include "core/fail.h"
-#include "device_option.h"
 #include "device_report.h"
 #include "files/numbers.h"
 #include "files/text.h"
+#include "machine_options.h"
 #include "model_options.h"
-#include "options.h"
 #include "pipeline/pipeline_impl.h"
 #include "print.h"
 #include "progress.h"
@@ -20,6 +19,15 @@
 
 namespace qwen_image {
 namespace {
+
+struct BenchOptions {
+  ModelFiles files;
+  std::vector<std::string> sizes;
+  std::vector<int64_t> steps;
+  double cfg = 1;
+  MachineOptions machine;
+  bool json = false, quiet = false;
+};
 
 // What another port of the 20-billion model reports for an M3 Max, with 4-bit weights and without guidance:
 // the figures to beat.
@@ -133,50 +141,14 @@ Json JsonOf(const Line& line, bool full_size) {
           {"seconds_to_beat", figure ? Json(figure->seconds) : Json()}};
 }
 
-}  // namespace
-
-void AddBenchOptions(CLI::App& command, BenchOptions& o) {
-  AddModelOptions(command, o.files);
-  AddDeviceOption(command, o.device);
-  command.add_option("--precision", o.precision, "fast or exact, as in generate")
-      ->check(CLI::IsMember({"exact", "fast"}));
-  command
-      .add_option("--sizes", o.sizes,
-                  "WIDTHxHEIGHT, several separated by commas (default: the model's; 512x512 for Qwen-Image)")
-      ->delimiter(',');
-  command.add_option("--steps", o.steps, "Denoising steps, several separated by commas (default: 4)")
-      ->delimiter(',')
-      ->check(CLI::Range(int64_t{1}, int64_t{1000}));
-  command.add_option("--cfg", o.cfg, "Guidance scale; above 1 a step takes twice the time (default: 1)");
-  command.add_option("-t,--threads", o.threads, "Threads (default: all processors)")
-      ->check(CLI::Range(1, 1024));
-  command.add_flag("--ignore-memory", o.ignore_memory,
-                   "Try even if the model does not seem to fit in memory");
-  command.add_flag("--json", o.json, "Print one JSON object");
-  command.add_flag("-q,--quiet", o.quiet, "No progress on stderr");
-  RefuseEmptyValues(command, {});
-  command.footer(
-      "Pictures are drawn one after the other and thrown away. The first one also copies the weights to the "
-      "device.\n\n"
-      "Examples:\n"
-      "  qwen-image bench\n"
-      "  qwen-image bench --device gpu -m ~/models/Qwen-Image-2512-4bit --sizes 512x512,768x768 --steps "
-      "4,20\n"
-      "  qwen-image bench --sizes 64x64,128x128 --steps 2 --json");
-}
-
-int RunBench(const BenchOptions& o, const CancelFlag& cancel) {
+int Run(const BenchOptions& o, const CancelFlag& cancel) {
   const ModelFiles model = FindModel(o.files);
-  const Precision precision = PrecisionOf(o.precision, o.device);
   const auto start = std::chrono::steady_clock::now();
-  const Pipeline pipeline(model, {.threads = o.threads,
-                                  .check_memory = !o.ignore_memory,
-                                  .precision = precision,
-                                  .device = DeviceOf(o.device)});
+  const Pipeline pipeline(model, o.machine.ForPipeline());
   const double load = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   const std::vector<GenerateRequest> requests = RequestsOf(o, pipeline);
   const std::string_view device = NameOf(pipeline.impl().device);
-  const char* precision_name = precision == Precision::kExact ? "exact" : "fast";
+  const std::string_view precision_name = NameOf(o.machine.PrecisionInUse());
   if (!o.json)
     Print(stdout, "{} on {}, {}; loaded in {}\n", Printable(ModelName(model)), device, precision_name,
           Duration(load));
@@ -197,6 +169,47 @@ int RunBench(const BenchOptions& o, const CancelFlag& cancel) {
   for (const Line& line : lines) json["pictures"].push_back(JsonOf(line, full_size));
   Print(stdout, "{}\n", json.dump(1, ' ', false, Json::error_handler_t::replace));
   return 0;
+}
+
+}  // namespace
+
+Command BenchCommand() {
+  const auto o = std::make_shared<BenchOptions>();
+  return {
+      .name = "bench",
+      .summary = "Draw pictures of several sizes and time each stage",
+      .options =
+          ModelOptionList(o->files) +
+          OptionList{
+              DeviceOption(o->machine),
+              NamedOption("--precision", o->machine.precision, "fast or exact, as in generate"),
+              {.names = "--sizes",
+               .target = &o->sizes,
+               .help =
+                   "WIDTHxHEIGHT, several separated by commas (default: the model's; 512x512 for Qwen-Image)",
+               .comma_separated = true},
+              {.names = "--steps",
+               .target = &o->steps,
+               .help = "Denoising steps, several separated by commas (default: 4)",
+               .range = {{1, 1000}},
+               .comma_separated = true},
+              {.names = "--cfg",
+               .target = &o->cfg,
+               .help = "Guidance scale; above 1 a step takes twice the time (default: 1)"},
+              ThreadsOption(o->machine.threads),
+              IgnoreMemoryOption(o->machine.ignore_memory),
+              {.names = "--json", .target = &o->json, .help = "Print one JSON object"},
+              {.names = "-q,--quiet", .target = &o->quiet, .help = "No progress on stderr"}},
+      .footer =
+          "Pictures are drawn one after the other and thrown away. The first one also copies the weights to "
+          "the "
+          "device.\n\n"
+          "Examples:\n"
+          "  qwen-image bench\n"
+          "  qwen-image bench --device gpu -m ~/models/Qwen-Image-2512-4bit --sizes 512x512,768x768 --steps "
+          "4,20\n"
+          "  qwen-image bench --sizes 64x64,128x128 --steps 2 --json",
+      .run = [o](const Session& session) { return Run(*o, session.cancel); }};
 }
 
 }  // namespace qwen_image

@@ -1,8 +1,8 @@
 // qwen-image bisect: runs the model as often as the search asks for, and writes the repro folder.
-#include "bisect_command.h"
 
-#include <CLI/CLI.hpp>
+#include <memory>
 
+#include "command.h"
 #include "core/fail.h"
 #include "debug_run.h"
 #include "families/checkpoint_names.h"
@@ -16,6 +16,13 @@
 
 namespace qwen_image {
 namespace {
+
+struct BisectOptions {
+  std::string reference;        // a run's folder, or the name of a run in --artifacts
+  std::filesystem::path repro;  // empty: beside the reference
+  bool no_repro = false;
+  GenerateOptions generate;  // also --json and --quiet
+};
 
 std::filesystem::path FindReference(const std::string& given, const std::filesystem::path& artifacts) {
   std::error_code error;
@@ -102,41 +109,17 @@ std::vector<std::string> WeightsOf(const Pipeline& pipeline, const std::string& 
   return names;
 }
 
-}  // namespace
-
-void AddBisectOptions(CLI::App& command, BisectOptions& o) {
-  command
-      .add_option("reference", o.reference,
-                  "The reference run: its folder, or its name in debug_artifacts (see --artifacts)")
-      ->required();
-  command.add_option("--repro", o.repro, "Folder for the small repro (default: beside the reference)");
-  command.add_flag("--no-repro", o.no_repro, "Write no repro");
-  AddGenerateOptions(command, o.generate);
-  for (const char* of_pictures : {"--output", "--prompts", "--from", "--count"})
-    command.remove_option(command.get_option(of_pictures));
-  command.get_option("--json")->description("Print the findings as JSON");
-  command.footer(
-      "Prompt, size, steps, guidance and noise come from the reference. Exit code 0: no divergence, 1: "
-      "found.\n\n"
-      "Examples:\n"
-      "  qwen-image bisect run\n"
-      "  qwen-image bisect debug_artifacts/run/ref --model ~/models/Qwen-Image --json");
-}
-
-int RunBisect(BisectOptions options, const DebugOptions& debug, const CancelFlag& cancel) {
+int Run(BisectOptions options, const DebugOptions& debug, const CancelFlag& cancel) {
   // 1. The reference and a model to run.
   const std::filesystem::path folder = FindReference(options.reference, debug.artifacts);
   const ReferenceRun reference(folder);
   GenerateOptions& generate = options.generate;
   generate.edit = reference.settings().edits();
   FillFromReference(reference, generate);
-  if (generate.step_cache.value_or(0) > 0 || !generate.resume_dir.empty())
+  if (generate.request.step_cache > 0 || !generate.request.resume_folder.empty())
     Fail(ErrorKind::kUsage, "bisect looks at every step; leave out --step-cache and --resume-dir");
   const GenerateRequest request = MakeRequest(generate, [](const std::string&) {});
-  const Pipeline pipeline(FindModel(generate.files), {.threads = generate.threads,
-                                                      .check_memory = !generate.ignore_memory,
-                                                      .precision = generate.PrecisionInUse(),
-                                                      .device = DeviceOf(generate.device)});
+  const Pipeline pipeline(FindModel(generate.model), generate.machine.ForPipeline());
   pipeline.Check(request);
 
   // 2. Search.
@@ -158,9 +141,10 @@ int RunBisect(BisectOptions options, const DebugOptions& debug, const CancelFlag
     const std::string command = fmt::format(
         "qwen-image --artifacts {} --debug={} --only {} --checkpoints '{}' --substitute '*' {} {}{}{}",
         artifacts, repro.filename().string(), result.component, ReproOperation(result),
-        generate.edit ? "edit" : "generate", ModelArguments(FindModel(generate.files)),
-        generate.device.empty() ? "" : " --device " + generate.device,
-        generate.precision.empty() ? "" : " --precision " + generate.precision);
+        generate.edit ? "edit" : "generate", ModelArguments(FindModel(generate.model)),
+        generate.machine.device ? fmt::format(" --device {}", NameOf(*generate.machine.device)) : "",
+        generate.machine.precision ? fmt::format(" --precision {}", NameOf(*generate.machine.precision))
+                                   : "");
     WriteRepro(repro, reference, result, WeightsOf(pipeline, result.component, ReproOperation(result)),
                command);
     json["repro"] = {{"folder", repro.string()}, {"command", command}};
@@ -168,6 +152,42 @@ int RunBisect(BisectOptions options, const DebugOptions& debug, const CancelFlag
   }
   Print(stdout, "{}", generate.json ? json.dump(1) + "\n" : text);
   return 1;
+}
+
+}  // namespace
+
+Command BisectCommand() {
+  const auto o = std::make_shared<BisectOptions>();
+  OptionList drawing = GenerateOptionList(o->generate);
+  // What is there for pictures; a search writes none.
+  std::erase_if(drawing, [](const Option& option) {
+    return option.names == "-o,--output" || option.names == "--prompts" || option.names == "--from" ||
+           option.names == "--count";
+  });
+  for (Option& option : drawing) {
+    if (option.names == "--json") option.help = "Print the findings as JSON";
+  }
+  return {
+      .name = "bisect",
+      .summary = "Find the first operation where a run leaves a reference run",
+      .options =
+          OptionList{
+              {.names = "reference",
+               .target = &o->reference,
+               .help = "The reference run: its folder, or its name in debug_artifacts (see --artifacts)",
+               .required = true},
+              {.names = "--repro",
+               .target = &o->repro,
+               .help = "Folder for the small repro (default: beside the reference)"},
+              {.names = "--no-repro", .target = &o->no_repro, .help = "Write no repro"}} +
+          drawing,
+      .footer =
+          "Prompt, size, steps, guidance and noise come from the reference. Exit code 0: no divergence, 1: "
+          "found.\n\n"
+          "Examples:\n"
+          "  qwen-image bisect run\n"
+          "  qwen-image bisect debug_artifacts/run/ref --model ~/models/Qwen-Image --json",
+      .run = [o](const Session& session) { return Run(*o, session.debug, session.cancel); }};
 }
 
 }  // namespace qwen_image

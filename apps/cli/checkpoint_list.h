@@ -1,6 +1,7 @@
 #pragma once
 
-#include "options.h"
+#include "debug_options.h"
+#include "generate_options.h"
 #include "qwen_image/cancel.h"
 
 namespace qwen_image {

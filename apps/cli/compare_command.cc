@@ -1,16 +1,16 @@
-#include "compare_command.h"
-
+// qwen-image compare REF RUN: two runs, folders or files of tensors, or two pictures. Exit code 0: passed, 1:
+// failed.
 #include <unistd.h>
 
-#include <CLI/CLI.hpp>
 #include <chrono>
 #include <cmath>
 #include <cstdlib>
+#include <memory>
 
+#include "command.h"
 #include "core/fail.h"
 #include "files/output_file.h"
 #include "files/text.h"
-#include "options.h"
 #include "parity/attribution.h"
 #include "parity/compare.h"
 #include "parity/hints.h"
@@ -21,6 +21,22 @@
 
 namespace qwen_image {
 namespace {
+
+struct CompareCommandOptions {
+  std::filesystem::path ref, run;
+  std::filesystem::path map;
+  std::filesystem::path json, junit, report;  // "-" for `json`: to stdout
+  std::optional<double> atol, rtol;
+  double floor_factor = 2;
+  bool attribute = false;
+  std::filesystem::path isolated;
+  std::vector<std::string> only;
+  int64_t worst = 1;
+  bool all = false;
+  bool force = false;
+  bool quiet = false;
+  std::string color = "auto";
+};
 
 // A line on stderr for comparisons that take their time.
 class CompareProgress {
@@ -130,73 +146,7 @@ Comparison CompareWithProgress(const TensorSet& ref, const TensorSet& run, const
                       .on_progress = [&](int64_t done, int64_t total) { progress.Update(done, total); }});
 }
 
-}  // namespace
-
-void AddCompareOptions(CLI::App& command, CompareCommandOptions& o) {
-  command
-      .add_option(
-          "ref", o.ref,
-          "The reference: a run's folder (with manifest.json), a folder of .npy, .npz and .safetensors "
-          "files, one such file, or a .png")
-      ->required();
-  command.add_option("run", o.run, "What is compared with it: the same kinds")->required();
-  command.add_option(
-      "--map", o.map,
-      "JSON file {\"name in RUN\": \"name in REF\"}; a '*' stands for any text and is carried over");
-  command.add_option("--only", o.only, "Only tensors with these names ('*' matches any text)")
-      ->delimiter(',');
-  command.add_flag("--force", o.force, "Compare also runs with other prompts, sizes, steps or seeds");
-
-  const auto limits = "Limits";
-  command.add_option("--atol", o.atol, "Judge by |error| <= atol + rtol |ref|, as numpy.allclose does")
-      ->group(limits);
-  command.add_option("--rtol", o.rtol, "The relative part of it (default: 0 if --atol is given)")
-      ->group(limits);
-  command
-      .add_option(
-          "--floor-factor", o.floor_factor,
-          "At bfloat16 or float16: allow this many times the error of the reference's own bfloat16 run "
-          "(default: 2)")
-      ->group(limits);
-
-  const auto precision = "Quantized against float";
-  command
-      .add_flag("--attribute", o.attribute,
-                "Show which blocks and matrices make the error; both runs need --checkpoints all")
-      ->group(precision);
-  command
-      .add_option(
-          "--isolated", o.isolated,
-          "RUN once more, recorded with --substitute '*': separates the error of the weights from what the "
-          "activations carry, and suggests which weights to keep at 8 bits")
-      ->group(precision);
-
-  const auto reporting = "Reporting";
-  command.add_option("--json", o.json, "Write all figures to this file, or '-' for stdout")->group(reporting);
-  command.add_option("--junit", o.junit, "Write a JUnit report to this file")->group(reporting);
-  command
-      .add_option("--report", o.report,
-                  "Write a page for a browser to this file: curves, heat maps, pictures")
-      ->group(reporting);
-  command
-      .add_flag("--all", o.all, "List every tensor, not only failing ones and the worst of each component")
-      ->group(reporting);
-  command.add_option("--worst", o.worst, "List so many passing tensors of each component (default: 1)")
-      ->check(CLI::Range(int64_t{0}, int64_t{1000000}))
-      ->group(reporting);
-  command.add_option("--color", o.color, "auto (default), always or never")
-      ->check(CLI::IsMember({"auto", "always", "never"}))
-      ->group(reporting);
-  command.add_flag("-q,--quiet", o.quiet, "Print errors only; the exit code tells")->group(reporting);
-  RefuseEmptyValues(command, {});
-  command.footer(
-      "Examples:\n"
-      "  qwen-image compare debug_artifacts/run/ref debug_artifacts/run/cpp\n"
-      "  qwen-image compare ref.npz mine.npz --map names.json --json report.json\n"
-      "  qwen-image compare a.png b.png");
-}
-
-int RunCompare(const CompareCommandOptions& o, const CancelFlag& cancel) {
+int Run(const CompareCommandOptions& o, const CancelFlag& cancel) {
   // 1. What would fail after a long comparison is found now.
   CheckTolerances(o);
   for (const std::filesystem::path* output : {&o.json, &o.junit, &o.report}) {
@@ -235,6 +185,101 @@ int RunCompare(const CompareCommandOptions& o, const CancelFlag& cancel) {
     if (!o.quiet) Print(stderr, "report written to {}\n", o.report.string());
   }
   return comparison.passed() ? 0 : 1;
+}
+
+OptionList OptionsOf(CompareCommandOptions& o) {
+  const char *limits = "Limits", *precision = "Quantized against float", *reporting = "Reporting";
+  return {
+      {.names = "ref",
+       .target = &o.ref,
+       .help = "The reference: a run's folder (with manifest.json), a folder of .npy, .npz and .safetensors "
+               "files, one "
+               "such file, or a .png",
+       .required = true},
+      {.names = "run",
+       .target = &o.run,
+       .help = "What is compared with it: the same kinds",
+       .required = true},
+      {.names = "--map",
+       .target = &o.map,
+       .help = "JSON file {\"name in RUN\": \"name in REF\"}; a '*' stands for any text and is carried over"},
+      {.names = "--only",
+       .target = &o.only,
+       .help = "Only tensors with these names ('*' matches any text)",
+       .comma_separated = true},
+      {.names = "--force",
+       .target = &o.force,
+       .help = "Compare also runs with other prompts, sizes, steps or seeds"},
+      {.names = "--atol",
+       .target = &o.atol,
+       .help = "Judge by |error| <= atol + rtol |ref|, as numpy.allclose does",
+       .group = limits},
+      {.names = "--rtol",
+       .target = &o.rtol,
+       .help = "The relative part of it (default: 0 if --atol is given)",
+       .group = limits},
+      {.names = "--floor-factor",
+       .target = &o.floor_factor,
+       .help = "At bfloat16 or float16: allow this many times the error of the reference's own bfloat16 run "
+               "(default: "
+               "2)",
+       .group = limits},
+      {.names = "--attribute",
+       .target = &o.attribute,
+       .help = "Show which blocks and matrices make the error; both runs need --checkpoints all",
+       .group = precision},
+      {.names = "--isolated",
+       .target = &o.isolated,
+       .help =
+           "RUN once more, recorded with --substitute '*': separates the error of the weights from what the "
+           "activations carry, and suggests which weights to keep at 8 bits",
+       .group = precision},
+      {.names = "--json",
+       .target = &o.json,
+       .help = "Write all figures to this file, or '-' for stdout",
+       .group = reporting},
+      {.names = "--junit",
+       .target = &o.junit,
+       .help = "Write a JUnit report to this file",
+       .group = reporting},
+      {.names = "--report",
+       .target = &o.report,
+       .help = "Write a page for a browser to this file: curves, heat maps, pictures",
+       .group = reporting},
+      {.names = "--all",
+       .target = &o.all,
+       .help = "List every tensor, not only failing ones and the worst of each component",
+       .group = reporting},
+      {.names = "--worst",
+       .target = &o.worst,
+       .help = "List so many passing tensors of each component (default: 1)",
+       .group = reporting,
+       .range = {{0, 1000000}}},
+      {.names = "--color",
+       .target = &o.color,
+       .help = "auto (default), always or never",
+       .group = reporting,
+       .one_of = {"auto", "always", "never"}},
+      {.names = "-q,--quiet",
+       .target = &o.quiet,
+       .help = "Print errors only; the exit code tells",
+       .group = reporting},
+  };
+}
+
+}  // namespace
+
+Command CompareCommand() {
+  const auto o = std::make_shared<CompareCommandOptions>();
+  return {.name = "compare",
+          .summary = "Compare two runs, tensor by tensor, or two pictures",
+          .options = OptionsOf(*o),
+          .footer =
+              "Examples:\n"
+              "  qwen-image compare debug_artifacts/run/ref debug_artifacts/run/cpp\n"
+              "  qwen-image compare ref.npz mine.npz --map names.json --json report.json\n"
+              "  qwen-image compare a.png b.png",
+          .run = [o](const Session& session) { return Run(*o, session.cancel); }};
 }
 
 }  // namespace qwen_image

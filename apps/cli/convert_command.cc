@@ -1,13 +1,13 @@
-#include "convert_command.h"
-
-#include <CLI/CLI.hpp>
+// qwen-image convert: a model in any form that can be read, written anew as a diffusers folder.
 #include <chrono>
 #include <cmath>
+#include <memory>
 
+#include "command.h"
 #include "core/fail.h"
 #include "core/threads.h"
+#include "machine_options.h"
 #include "model_options.h"
-#include "options.h"
 #include "pipeline/convert.h"
 #include "print.h"
 #include "progress.h"
@@ -15,6 +15,21 @@
 
 namespace qwen_image {
 namespace {
+
+struct ConvertCommandOptions {
+  std::filesystem::path source;
+  ModelFiles files;
+  std::filesystem::path output;
+  std::string to;
+  int group_size = 64;
+  std::vector<std::string> only;
+  std::vector<std::string> rules;
+  double shard_gigabytes = 5;
+  int threads = 0;
+  bool overwrite = false;
+  bool json = false;
+  bool quiet = false;
+};
 
 // A bar with the time left on a terminal, a line every few seconds elsewhere.
 class ConversionBar {
@@ -153,51 +168,7 @@ void PrintResult(const ConvertCommandOptions& o, const ConversionResult& result,
         result.continued > 0 ? fmt::format("; {} of the files from an earlier run", result.continued) : "");
 }
 
-}  // namespace
-
-void AddConvertOptions(CLI::App& command, ConvertCommandOptions& o) {
-  command.add_option("source", o.source, "The model, as for --model");
-  command.add_option("-o,--output", o.output, "The folder to write; it must not be there yet")->required();
-  command
-      .add_option("--to", o.to,
-                  "f32, f16, bf16, or MLX's groups of 8 or 4 bits (q8, q4; also q6, q5, q3, q2)")
-      ->check(CLI::IsMember({"f32", "f16", "bf16", "q8", "q6", "q5", "q4", "q3", "q2"}))
-      ->required();
-  command.add_option("--group-size", o.group_size, "Values that share a scale: 32, 64 (default) or 128")
-      ->check(CLI::IsMember({32, 64, 128}));
-  command
-      .add_option("--only", o.only, "Only this component: transformer, text_encoder or vae; may be repeated")
-      ->check(CLI::IsMember({"transformer", "text_encoder", "vae"}))
-      ->allow_extra_args(false);
-  command
-      .add_option("--rule", o.rules,
-                  "GLOB=TYPE: another type (or keep) for tensors with such names; may be repeated, the last "
-                  "that fits counts")
-      ->allow_extra_args(false);
-  command.add_option("--shard-size", o.shard_gigabytes, "The largest file, in GB (default 5)")
-      ->check(CLI::Range(1e-6, 1e6));
-  command.add_flag("--overwrite", o.overwrite,
-                   "Replace a model that is there, or an unfinished conversion with other options");
-  command.add_option("-t,--threads", o.threads, "Threads (default: all processors)")
-      ->check(CLI::Range(1, kMaxThreads));
-  command.add_flag("--json", o.json, "Print one JSON object: every tensor's type, size and error");
-  command.add_flag("-q,--quiet", o.quiet, "Print the last line only, no tables and no progress");
-  AddModelOptions(command, o.files);
-  RefuseEmptyValues(command, {});
-  command.footer(
-      "Examples:\n"
-      "  qwen-image convert models/tiny -o tiny-q4 --to q4                    4 bits, 8 where it matters\n"
-      "  qwen-image convert --transformer t.gguf --only transformer -o t --to bf16\n"
-      "  qwen-image convert models/tiny --vae vae.safetensors -o mixed --to q8    parts become one folder\n"
-      "  qwen-image convert models/tiny -o x --to q4 --group-size 32 --rule '*_mod.1.weight=keep'\n\n"
-      "Quantized are matrices of the transformer and the text encoder; norms, biases and the VAE are kept "
-      "as\n"
-      "they are. An interrupted conversion is continued by the same command.\n\n"
-      "Exit codes: 0 written, 2 wrong usage, 3 the source is broken or not whole, 5 cannot write, 130 "
-      "interrupted.");
-}
-
-int RunConvert(const ConvertCommandOptions& o, const CancelFlag& cancel) {
+int Run(const ConvertCommandOptions& o, const CancelFlag& cancel) {
   const auto start = std::chrono::steady_clock::now();
   const ConvertOptions options = LibraryOptions(o);
   ConversionResult result;
@@ -214,6 +185,72 @@ int RunConvert(const ConvertCommandOptions& o, const CancelFlag& cancel) {
   }
   PrintResult(o, result, std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
   return 0;
+}
+
+OptionList OptionsOf(ConvertCommandOptions& o) {
+  return {
+      {.names = "source", .target = &o.source, .help = "The model, as for --model"},
+      {.names = "-o,--output",
+       .target = &o.output,
+       .help = "The folder to write; it must not be there yet",
+       .required = true},
+      {.names = "--to",
+       .target = &o.to,
+       .help = "f32, f16, bf16, or MLX's groups of 8 or 4 bits (q8, q4; also q6, q5, q3, q2)",
+       .one_of = {"f32", "f16", "bf16", "q8", "q6", "q5", "q4", "q3", "q2"},
+       .required = true},
+      {.names = "--group-size",
+       .target = &o.group_size,
+       .help = "Values that share a scale: 32, 64 (default) or 128",
+       .one_of = {"32", "64", "128"}},
+      {.names = "--only",
+       .target = &o.only,
+       .help = "Only this component: transformer, text_encoder or vae; may be repeated",
+       .one_of = {"transformer", "text_encoder", "vae"}},
+      {.names = "--rule",
+       .target = &o.rules,
+       .help = "GLOB=TYPE: another type (or keep) for tensors with such names; may be repeated, the last "
+               "that fits "
+               "counts"},
+      {.names = "--shard-size",
+       .target = &o.shard_gigabytes,
+       .help = "The largest file, in GB (default 5)",
+       .range = {{1e-6, 1e6}}},
+      {.names = "--overwrite",
+       .target = &o.overwrite,
+       .help = "Replace a model that is there, or an unfinished conversion with other options"},
+      ThreadsOption(o.threads),
+      {.names = "--json",
+       .target = &o.json,
+       .help = "Print one JSON object: every tensor's type, size and error"},
+      {.names = "-q,--quiet",
+       .target = &o.quiet,
+       .help = "Print the last line only, no tables and no progress"},
+  };
+}
+
+}  // namespace
+
+Command ConvertCommand() {
+  const auto o = std::make_shared<ConvertCommandOptions>();
+  return {
+      .name = "convert",
+      .summary = "Write a model anew: other number types, quantized, from any form to one folder",
+      .options = OptionsOf(*o) + ModelOptionList(o->files),
+      .footer =
+          "Examples:\n"
+          "  qwen-image convert models/tiny -o tiny-q4 --to q4                    4 bits, 8 where it "
+          "matters\n"
+          "  qwen-image convert --transformer t.gguf --only transformer -o t --to bf16\n"
+          "  qwen-image convert models/tiny --vae vae.safetensors -o mixed --to q8    parts become one "
+          "folder\n"
+          "  qwen-image convert models/tiny -o x --to q4 --group-size 32 --rule '*_mod.1.weight=keep'\n\n"
+          "Quantized are matrices of the transformer and the text encoder; norms, biases and the VAE are "
+          "kept as\n"
+          "they are. An interrupted conversion is continued by the same command.\n\n"
+          "Exit codes: 0 written, 2 wrong usage, 3 the source is broken or not whole, 5 cannot write, 130 "
+          "interrupted.",
+      .run = [o](const Session& session) { return Run(*o, session.cancel); }};
 }
 
 }  // namespace qwen_image

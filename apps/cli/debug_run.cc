@@ -7,6 +7,7 @@
 #include "files/numbers.h"
 #include "files/output_file.h"
 #include "files/text.h"
+#include "options/text_form.h"
 #include "parity/hints.h"
 #include "parity/report.h"
 #include "pipeline/pipeline_impl.h"
@@ -22,14 +23,24 @@ void CheckRunId(const std::string& run_id) {
 }
 
 template <typename T>
-void TakeOrMatch(std::optional<T>& own, const T& reference, const char* what) {
-  if (!own) own = reference;
-  if (*own != reference) {
+const T& ValueOf(const T& value) {
+  return value;
+}
+template <typename T>
+const T& ValueOf(const std::optional<T>& value) {
+  return *value;
+}
+
+// A setting that was not given is taken from the reference; one that was must be the same there.
+template <typename Setting, typename Value>
+void TakeOrMatch(const char* name, Setting& own, const Value& reference, const std::string& what,
+                 GenerateOptions& o) {
+  if (o.given.insert(name).second) own = reference;
+  if (ValueOf(own) != reference)
     Fail(ErrorKind::kUsage,
          "the reference run has another {} ({} instead of {}); runs with different settings cannot be "
          "compared",
-         what, reference, *own);
-  }
+         what, reference, ValueOf(own));
 }
 
 std::optional<ValueRange> RangeIn(const ReferenceRun& reference, const std::string& name) {
@@ -54,17 +65,17 @@ void CheckNamesExist(const ReferenceRun& reference, const DebugOptions& options)
     if (std::none_of(names.begin(), names.end(), [&](const std::string& n) { return MatchesGlob(glob, n); }))
       Fail(ErrorKind::kUsage, "--substitute {}: the reference holds no such checkpoint", Quoted(glob));
   }
-  const CheckpointSelection selection(options.checkpoints);
+  const CheckpointSelection selection(options.Checkpoints());
   if (std::none_of(names.begin(), names.end(), [&](const std::string& n) { return selection.Contains(n); })) {
     Fail(ErrorKind::kUsage, "--checkpoints {}: the reference holds none of them, nothing could be compared",
-         Quoted(options.checkpoints));
+         Quoted(options.Checkpoints()));
   }
 }
 
 }  // namespace
 
 DebugRun::DebugRun(const DebugOptions& options) : options_(options) {
-  const CheckpointSelection selection(options_.checkpoints);
+  const CheckpointSelection selection(options_.Checkpoints());
   std::error_code error;
   if (!options_.run_id.empty()) {
     CheckRunId(options_.run_id);
@@ -88,7 +99,7 @@ DebugRun::DebugRun(const DebugOptions& options) : options_(options) {
 void DebugRun::Watch(const Pipeline& pipeline) {
   if (options_.trace.empty()) return;
   tracer_ = std::make_unique<RunTracer>(*pipeline.impl().model->vocabulary().checkpoints,
-                                        CheckpointSelection(options_.checkpoints),
+                                        CheckpointSelection(options_.Checkpoints()),
                                         RangesFor(pipeline, reference()), sink());
 }
 
@@ -101,49 +112,42 @@ void FillPictures(const ReferenceRun& reference, GenerateOptions& o) {
   if (s.edits() != o.edit)
     Fail(ErrorKind::kUsage, "the reference run is of {} ({}); use the command {}",
          s.edits() ? "an edit" : "no edit", Printable(s.pipeline), s.edits() ? "edit" : "generate");
-  if (o.input_images.empty() && o.init_image.empty()) {
-    for (const std::string& name : s.images) {
-      if (s.edits()) {
-        o.input_images.push_back(folder / name);
-      } else {
-        o.init_image = folder / name;
-      }
-    }
+  if (o.Files("input_images").empty() && o.Files("init_image").empty()) {
+    for (const std::string& name : s.images)
+      o.files[s.edits() ? "input_images" : "init_image"].push_back(folder / name);
   }
-  if (o.mask.empty() && !s.mask.empty()) o.mask = folder / s.mask;
-  if (!s.mask.empty()) o.no_blend = true;  // the official pipelines do not lay the result over the input
-  if (s.strength) TakeOrMatch(o.strength, *s.strength, "strength");
+  if (s.mask.empty()) return;
+  if (o.Files("mask").empty()) o.files["mask"] = {folder / s.mask};
+  o.request.blend = false;  // the official pipelines do not lay the result over the input
 }
 
 }  // namespace
 
 void FillFromReference(const ReferenceRun& reference, GenerateOptions& o) {
   const RunSettings& s = reference.settings();
+  GenerateRequest& own = o.request;
   FillPictures(reference, o);
-  std::optional<std::string> prompt;
-  if (o.has_prompt) prompt = o.prompt;
-  TakeOrMatch(prompt, s.prompt, "prompt");
-  o.prompt = *prompt;
-  o.has_prompt = true;
-  if (s.negative_prompt) TakeOrMatch(o.negative_prompt, *s.negative_prompt, "negative prompt");
-  if (!o.size.empty()) std::tie(o.width, o.height) = ParseSize(o.size);
-  o.size.clear();
-  TakeOrMatch(o.width, s.width, "width");
-  TakeOrMatch(o.height, s.height, "height");
-  TakeOrMatch(o.steps, s.steps, "number of steps");
-  if (o.sigmas.empty()) {
-    o.sigmas = SigmasText(s.sigmas);
-  } else if (ParseSigmas(o.sigmas) != s.sigmas) {
+  if (s.strength) TakeOrMatch("strength", own.strength, *s.strength, "strength", o);
+  TakeOrMatch("prompt", own.prompt, s.prompt, "prompt", o);
+  if (s.negative_prompt)
+    TakeOrMatch("negative_prompt", own.negative_prompt, *s.negative_prompt, "negative prompt", o);
+  if (!o.size.empty()) {
+    std::tie(own.width, own.height) = ParseSize(o.size);
+    o.given.insert({"width", "height"});
+    o.size.clear();
+  }
+  TakeOrMatch("width", own.width, s.width, "width", o);
+  TakeOrMatch("height", own.height, s.height, "height", o);
+  TakeOrMatch("steps", own.steps, s.steps, "number of steps", o);
+  if (o.given.insert("sigmas").second) own.sigmas = s.sigmas;
+  if (own.sigmas != s.sigmas)
     Fail(ErrorKind::kUsage,
          "the reference run has other sigmas ({}); runs with different settings cannot be compared",
-         s.sigmas.empty() ? "the model's own" : SigmasText(s.sigmas));
-  }
-  TakeOrMatch(o.cfg, s.cfg, "cfg");
-  std::optional<std::string> seed;
-  if (!o.seed.empty()) seed = o.seed;
-  TakeOrMatch(seed, std::to_string(s.seed), "seed");
-  o.seed = *seed;
-  TakeOrMatch(o.max_sequence_length, s.max_sequence_length, "maximum sequence length");
+         s.sigmas.empty() ? "the model's own" : options::NumbersText(s.sigmas));
+  TakeOrMatch("cfg", own.cfg, s.cfg, "cfg", o);
+  TakeOrMatch("seed", own.seed, s.seed, "seed", o);
+  TakeOrMatch("max_sequence_length", own.max_sequence_length, s.max_sequence_length,
+              "maximum sequence length", o);
 }
 
 CheckpointSink* DebugRun::sink() {

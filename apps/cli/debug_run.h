@@ -4,7 +4,8 @@
 #include <memory>
 #include <optional>
 
-#include "options.h"
+#include "debug_options.h"
+#include "generate_options.h"
 #include "parity/run_recorder.h"
 #include "parity/trace.h"
 #include "pipeline/component_run.h"

@@ -1,8 +1,8 @@
 // qwen-image devices: what --device can name on this machine.
-#include "devices_command.h"
 
-#include <CLI/CLI.hpp>
+#include <memory>
 
+#include "command.h"
 #include "device/devices.h"
 #include "files/json.h"
 #include "print.h"
@@ -11,6 +11,10 @@
 
 namespace qwen_image {
 namespace {
+
+struct DevicesOptions {
+  bool json = false;
+};
 
 std::string DevicesText(const std::vector<DeviceInfo>& devices, Device chosen, const TextStyle& style) {
   TextTable table({{"device", false}, {"", false}, {"memory"}, {"what it is", false}});
@@ -39,24 +43,28 @@ Json DevicesJson(const std::vector<DeviceInfo>& devices, Device chosen) {
   return json;
 }
 
-}  // namespace
-
-void AddDevicesOptions(CLI::App& command, DevicesOptions& o) {
-  command.add_flag("--json", o.json, "Print one JSON object");
-  command.footer(
-      "Examples:\n"
-      "  qwen-image devices\n"
-      "  qwen-image generate \"a red circle\" --device cpu -o circle.png\n"
-      "  qwen-image selftest --device gpu");
-}
-
-int RunDevices(const DevicesOptions& o) {
+int Run(const DevicesOptions& o) {
   const std::vector<DeviceInfo> devices = ListDevices();
   const Device chosen = ResolveDevice(Device::kAuto);
   Print(stdout, "{}",
         o.json ? DevicesJson(devices, chosen).dump(1) + "\n"
                : DevicesText(devices, chosen, TextStyle::ForStandardOutput()));
   return 0;
+}
+
+}  // namespace
+
+Command DevicesCommand() {
+  const auto o = std::make_shared<DevicesOptions>();
+  return {.name = "devices",
+          .summary = "What --device can name on this machine",
+          .options = {{.names = "--json", .target = &o->json, .help = "Print one JSON object"}},
+          .footer =
+              "Examples:\n"
+              "  qwen-image devices\n"
+              "  qwen-image generate \"a red circle\" --device cpu -o circle.png\n"
+              "  qwen-image selftest --device gpu",
+          .run = [o](const Session&) { return Run(*o); }};
 }
 
 }  // namespace qwen_image

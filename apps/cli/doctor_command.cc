@@ -1,13 +1,14 @@
-#include "doctor_command.h"
+// qwen-image doctor: what a model is, whether it is whole and fits, what would go wrong.
 
-#include <CLI/CLI.hpp>
+#include <memory>
 
+#include "command.h"
 #include "core/fail.h"
 #include "core/threads.h"
 #include "files/json.h"
 #include "files/text.h"
+#include "machine_options.h"
 #include "model_options.h"
-#include "options.h"
 #include "pipeline/doctor.h"
 #include "print.h"
 #include "text_style.h"
@@ -15,6 +16,13 @@
 
 namespace qwen_image {
 namespace {
+
+struct DoctorOptions {
+  std::string path;  // the same as --model
+  ModelFiles files;
+  int threads = 0;
+  bool json = false;
+};
 
 constexpr size_t kWidth = 110;
 constexpr size_t kMarkWidth = 8;
@@ -144,24 +152,7 @@ Json DiagnosisJson(const Diagnosis& found) {
   return json;
 }
 
-}  // namespace
-
-void AddDoctorOptions(CLI::App& command, DoctorOptions& o) {
-  command.add_option("path", o.path, "The model: a folder, a file, or owner/name (the same as --model)");
-  AddModelOptions(command, o.files);
-  command.add_option("-t,--threads", o.threads, "Threads of the estimate (default: all processors)")
-      ->check(CLI::Range(1, kMaxThreads));
-  command.add_flag("--json", o.json, "Print one JSON object");
-  RefuseEmptyValues(command, {});
-  command.footer(
-      "Examples:\n"
-      "  qwen-image doctor models/tiny\n"
-      "  qwen-image doctor ~/models/Qwen-Image --transformer qwen-image-Q4_K_M.gguf\n"
-      "  qwen-image doctor ~/models/Qwen-Image --lora Qwen-Image-Lightning-4steps.safetensors --json\n\n"
-      "Exit codes: 0 a picture can be drawn, 1 it cannot, 2 wrong usage.");
-}
-
-int RunDoctor(const DoctorOptions& o, const CancelFlag& cancel) {
+int Run(const DoctorOptions& o, const CancelFlag& cancel) {
   ModelFiles files = o.files;
   if (!o.path.empty()) {
     if (!files.model.empty()) Fail(ErrorKind::kUsage, "give the model once: as the path, or with --model");
@@ -180,6 +171,29 @@ int RunDoctor(const DoctorOptions& o, const CancelFlag& cancel) {
         o.json ? DiagnosisJson(found).dump(1, ' ', false, Json::error_handler_t::replace) + "\n"
                : DiagnosisText(found, TextStyle::ForStandardOutput()));
   return found.usable() ? 0 : 1;
+}
+
+}  // namespace
+
+Command DoctorCommand() {
+  const auto o = std::make_shared<DoctorOptions>();
+  return {
+      .name = "doctor",
+      .summary = "What a model is, whether it is whole and fits, what would go wrong",
+      .options =
+          OptionList{{.names = "path",
+                      .target = &o->path,
+                      .help = "The model: a folder, a file, or owner/name (the same as --model)"}} +
+          ModelOptionList(o->files) +
+          OptionList{ThreadsOption(o->threads, "", "Threads of the estimate (default: all processors)"),
+                     {.names = "--json", .target = &o->json, .help = "Print one JSON object"}},
+      .footer =
+          "Examples:\n"
+          "  qwen-image doctor models/tiny\n"
+          "  qwen-image doctor ~/models/Qwen-Image --transformer qwen-image-Q4_K_M.gguf\n"
+          "  qwen-image doctor ~/models/Qwen-Image --lora Qwen-Image-Lightning-4steps.safetensors --json\n\n"
+          "Exit codes: 0 a picture can be drawn, 1 it cannot, 2 wrong usage.",
+      .run = [o](const Session& session) { return Run(*o, session.cancel); }};
 }
 
 }  // namespace qwen_image

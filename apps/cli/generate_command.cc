@@ -1,9 +1,10 @@
 // qwen-image generate and edit: from options to picture files.
-#include "generate_command.h"
-
 #include <chrono>
+#include <memory>
 
 #include "cache_folder.h"
+#include "checkpoint_list.h"
+#include "command.h"
 #include "core/fail.h"
 #include "debug_run.h"
 #include "device_report.h"
@@ -60,10 +61,10 @@ bool KeepDrawn(const Job& job, const std::string& run_id, const GenerateOptions&
 }
 
 // Before the model is loaded.
-void RefuseUnwatchable(const GenerateOptions& o) {
-  const char* option = o.step_cache.value_or(0) > 0 ? "--step-cache"
-                       : o.resume_dir.empty()       ? nullptr
-                                                    : "--resume-dir";
+void RefuseUnwatchable(const GenerateRequest& request) {
+  const char* option = request.step_cache > 0          ? "--step-cache"
+                       : request.resume_folder.empty() ? nullptr
+                                                       : "--resume-dir";
   if (option)
     Fail(ErrorKind::kUsage, "--debug and --trace watch every step; leave out {}, which skips some", option);
 }
@@ -75,10 +76,10 @@ RunSettings SettingsOf(const Picture& p, const GenerateOptions& o, const std::st
           .width = p.source ? p.source->working_width : p.width,
           .height = p.source ? p.source->working_height : p.height,
           .steps = p.steps,
-          .sigmas = o.sigmas.empty() ? std::vector<double>() : ParseSigmas(o.sigmas),
+          .sigmas = o.request.sigmas,
           .cfg = p.cfg,
           .seed = p.seed,
-          .max_sequence_length = o.MaxSequenceLength(),
+          .max_sequence_length = o.request.max_sequence_length,
           .pipeline = pipeline_class,
           .strength = p.strength};
 }
@@ -120,14 +121,13 @@ bool RunOnly(const Pipeline& pipeline, const JobPlan& plan, const std::string& c
   return debug.Finish(debug.reference()->settings(), options, pipeline);
 }
 
-}  // namespace
-
-int RunGenerate(GenerateOptions options, const DebugOptions& debug_options, const CancelFlag& cancel) {
+int Run(GenerateOptions options, const DebugOptions& debug_options, const CancelFlag& cancel) {
+  if (debug_options.list_checkpoints) return ListCheckpoints(options, debug_options, cancel);
   // 1. Collect the settings: the command line, then the picture or the reference run to repeat.
   DebugRun debug(debug_options);
   if (debug.reference()) FillFromReference(*debug.reference(), options);
   if (!options.from.empty()) FillFromPicture(options.from, options);
-  if (options.edit && options.input_images.empty())
+  if (options.edit && options.Files("input_images").empty())
     Fail(ErrorKind::kUsage, "nothing to edit: give a picture with --input-image");
   const auto print_note = [&](const std::string& note) {
     if (!options.quiet) Print(stderr, "note: {}\n", note);
@@ -136,20 +136,16 @@ int RunGenerate(GenerateOptions options, const DebugOptions& debug_options, cons
   const std::vector<Job>& jobs = plan.jobs;
   if (debug.on() && jobs.size() != 1)
     Fail(ErrorKind::kUsage, "--debug and --trace watch one picture; leave out --count and --prompts");
-  if (debug.on()) RefuseUnwatchable(options);
+  if (debug.on()) RefuseUnwatchable(options.request);
 
   if (options.json && IsStandardOutput(jobs.front().output))
     Fail(ErrorKind::kUsage, "--json and the picture cannot both go to stdout");
 
   // 2. Load the model and check all requests before the first is drawn.
   CheckNamedCache(options);
-  const ModelFiles model = FindModel(options.files);
+  const ModelFiles model = FindModel(options.model);
   const Clock::time_point load_start = Clock::now();
-  const Pipeline pipeline(model, {.threads = options.threads,
-                                  .check_memory = !options.ignore_memory,
-                                  .precision = options.PrecisionInUse(),
-                                  .device = DeviceOf(options.device),
-                                  .prompt_cache = PromptCacheOf(options)});
+  const Pipeline pipeline(model, options.machine.ForPipeline(PromptCacheOf(options)));
   const double load_seconds = SecondsSince(load_start);
   NoteTransparent(plan, pipeline, print_note);
   for (const Job& job : jobs) pipeline.Check(plan.RequestOf(job));
@@ -166,7 +162,7 @@ int RunGenerate(GenerateOptions options, const DebugOptions& debug_options, cons
   for (size_t i = 0; i < jobs.size(); ++i) {
     const Job& job = jobs[i];
     const GenerateRequest request = plan.RequestOf(job);
-    const std::string run_id = options.resume_dir.empty() ? "" : pipeline.RunId(request);
+    const std::string run_id = options.request.resume_folder.empty() ? "" : pipeline.RunId(request);
     if (jobs.size() > 1 && !run_id.empty() && KeepDrawn(job, run_id, options)) continue;
     ProgressPrinter progress(style, jobs.size() > 1 ? fmt::format("[{}/{}] ", i + 1, jobs.size()) : "");
     StartSeconds start{.load = load_seconds, .start_to_first_step = {}};
@@ -185,7 +181,55 @@ int RunGenerate(GenerateOptions options, const DebugOptions& debug_options, cons
     passed = debug.Finish(SettingsOf(picture, options, pipeline.impl().model->PipelineClass(request)),
                           options, pipeline);
   }
+  if (!options.json) stdout_was_lost = false;  // the picture is the result, not what is said about it
   return passed ? 0 : 1;
+}
+
+Command DrawingCommand(bool edit) {
+  const auto options = std::make_shared<GenerateOptions>();
+  options->edit = edit;
+  return {.options = GenerateOptionList(*options),
+          .run = [options](const Session& session) { return Run(*options, session.debug, session.cancel); },
+          .draws = true};
+}
+
+}  // namespace
+
+Command GenerateCommand() {
+  Command command = DrawingCommand(false);
+  command.name = "generate";
+  command.summary = "Draw a picture from a text";
+  command.footer =
+      "Examples:\n"
+      "  qwen-image generate \"a red circle on a blue background\" -o circle.png\n"
+      "  qwen-image generate \"two green stars on a white background\" --count 4 --seed 7 -o stars.png\n"
+      "  qwen-image generate \"a cat\" --model ~/models/Qwen-Image-2.1-Turbo -o cat.png\n"
+      "  qwen-image generate \"a cat\" --model ~/models/Qwen-Image --size 1328x1328 --steps 30\n"
+      "  qwen-image generate \"a cat\" --model ~/models/Qwen-Image --transformer qwen-image-Q4_K_M.gguf\n"
+      "  qwen-image generate \"a cat\" --model ~/models/Qwen-Image --lora "
+      "Qwen-Image-Lightning-4steps.safetensors\n"
+      "  qwen-image generate \"a green star\" --init-image circle.png --strength 0.7 -o star.png\n"
+      "  qwen-image generate \"a white heart\" --init-image circle.png --mask mask.png -o heart.png\n"
+      "  qwen-image generate --prompts prompts.txt -o batch.png\n"
+      "  qwen-image generate --from circle.png --steps 8 -o again.png";
+  return command;
+}
+
+Command EditCommand() {
+  Command command = DrawingCommand(true);
+  command.name = "edit";
+  command.summary = "Change a picture as a text says";
+  command.footer =
+      "Examples:\n"
+      "  qwen-image edit \"make the circle green\" --input-image circle.png -o green.png\n"
+      "  qwen-image edit \"make the sky red\" -i photo.jpg --model ~/models/Qwen-Image-Edit-2511 "
+      "--keep-size\n"
+      "  qwen-image edit \"the cat of Picture 1 on the sofa of Picture 2\" -i cat.jpg -i sofa.jpg --model "
+      "~/models/Qwen-Image-Edit-2509\n"
+      "  qwen-image edit \"a hat\" -i photo.jpg --mask head.png --model ~/models/Qwen-Image-Edit\n"
+      "  qwen-image edit \"more of the beach\" -i photo.jpg --outpaint 256,0,256,0 --model "
+      "~/models/Qwen-Image-Edit-2511";
+  return command;
 }
 
 }  // namespace qwen_image

@@ -12,6 +12,7 @@
 #include "files/numbers.h"
 #include "files/output_file.h"
 #include "files/text.h"
+#include "options/field.h"
 #include "qwen_image/image_file.h"
 
 namespace qwen_image {
@@ -37,12 +38,11 @@ std::string ReadPromptsFile(const std::filesystem::path& path) {
 
 std::vector<std::string> ReadPrompts(const GenerateOptions& o) {
   if (o.prompts_file.empty()) {
-    if (!o.has_prompt)
+    if (!o.Given("prompt"))
       Fail(ErrorKind::kUsage, "nothing to draw: give a prompt, --prompts FILE or --from PICTURE");
-    if (!IsUtf8(o.prompt)) Fail(ErrorKind::kUsage, "the prompt is not valid UTF-8: {}", Quoted(o.prompt));
-    return {o.prompt};
+    return {o.request.prompt};
   }
-  if (o.has_prompt) Fail(ErrorKind::kUsage, "give either a prompt or --prompts FILE, not both");
+  if (o.Given("prompt")) Fail(ErrorKind::kUsage, "give either a prompt or --prompts FILE, not both");
   std::istringstream lines(ReadPromptsFile(o.prompts_file));
   std::vector<std::string> prompts;
   std::string line;
@@ -87,75 +87,65 @@ std::filesystem::path NumberedOutput(const std::filesystem::path& output, size_t
   return output.parent_path() / name;
 }
 
-// Pictures to start from. All are read before a model is loaded: a wrong name should not cost minutes.
-void ReadPictures(const GenerateOptions& o, const Note& note, GenerateRequest& request,
-                  std::vector<std::string>* transparent) {
-  const auto read = [&](const std::filesystem::path& path) {
+// What is read from files. All of it is read before a model is loaded: a wrong name should not cost minutes.
+struct DataReader {
+  const std::vector<std::filesystem::path>& files;  // one, but of a list
+  const Note& note;
+  std::vector<std::string>* transparent;
+
+  Image Picture(const std::filesystem::path& path) const {
     ImageFile file = ReadImage(path, {}, Transparency::kKept);
     for (const std::string& text : file.notes) note(fmt::format("{}: {}", path.string(), text));
     if (file.transparent && transparent) transparent->push_back(path.string());
     return std::move(file.image);
-  };
-  for (const std::filesystem::path& path : o.input_images) request.input_images.push_back(read(path));
-  if (!o.init_image.empty()) request.init_image = read(o.init_image);
-  if (!o.mask.empty()) {
-    MaskFile mask = ReadMask(o.mask);
-    for (const std::string& text : mask.notes) note(fmt::format("{}: {}", o.mask.string(), text));
-    request.mask = std::move(mask.image);
   }
-  if (!o.outpaint.empty()) request.outpaint = ParseMargins(o.outpaint);
-  if (o.no_blend && o.mask.empty() && o.outpaint.empty())
-    Fail(ErrorKind::kUsage, "--no-blend says how a mask is used; give one with --mask, or --outpaint");
-  request.strength = o.strength;
-  request.blend = !o.no_blend;
-  request.keep_size = o.keep_size;
-}
+
+  void operator()(std::vector<Image>& images) const {
+    for (const std::filesystem::path& path : files) images.push_back(Picture(path));
+  }
+  void operator()(std::optional<Image>& image) const { image = Picture(files.front()); }
+  void operator()(std::optional<GreyImage>& mask) const {
+    MaskFile file = ReadMask(files.front());
+    for (const std::string& text : file.notes) note(fmt::format("{}: {}", files.front().string(), text));
+    mask = std::move(file.image);
+  }
+  void operator()(std::optional<InitialLatents>& latents) const {
+    const Tensor values = ReadNpyFloat(files.front());
+    latents = InitialLatents{values.shape(), {values.data(), values.data() + values.size()}};
+  }
+  template <typename Setting>
+  void operator()(Setting&) const {}
+};
 
 }  // namespace
 
 GenerateRequest MakeRequest(const GenerateOptions& o, const Note& note,
                             std::vector<std::string>* transparent) {
-  GenerateRequest request;
-  request.prompt = o.prompt;
-  request.negative_prompt = o.negative_prompt;
-  if (o.negative_prompt && !IsUtf8(*o.negative_prompt))
-    Fail(ErrorKind::kUsage, "the negative prompt is not valid UTF-8: {}", Quoted(*o.negative_prompt));
-  request.width = o.width;
-  request.height = o.height;
+  GenerateRequest request = o.request;
   if (!o.size.empty()) {
-    if (o.width || o.height) Fail(ErrorKind::kUsage, "give either --size or --width and --height, not both");
+    if (request.width || request.height)
+      Fail(ErrorKind::kUsage, "give either --size or --width and --height, not both");
     std::tie(request.width, request.height) = ParseSize(o.size);
   }
-  request.steps = o.steps;
-  if (!o.sigmas.empty()) request.sigmas = ParseSigmas(o.sigmas);
-  request.cfg = o.cfg;
-  request.seed = o.seed.empty() ? 0 : ParseSeed(o.seed);
-  request.max_sequence_length = o.MaxSequenceLength();
-  request.reference_special_tokens = o.reference_special_tokens;
-  request.vae_tiling = o.vae_tiling == "on"    ? GenerateRequest::Tiling::kOn
-                       : o.vae_tiling == "off" ? GenerateRequest::Tiling::kOff
-                                               : GenerateRequest::Tiling::kAuto;
-  request.step_cache = o.step_cache.value_or(0);
-  request.resume_folder = o.resume_dir;
-  if (!o.latents.empty()) {
-    const Tensor latents = ReadNpyFloat(o.latents);
-    request.latents = InitialLatents{latents.shape(), {latents.data(), latents.data() + latents.size()}};
+  for (const options::Field& field : options::Fields()) {
+    if (const auto& files = o.Files(field.name); !files.empty())
+      options::VisitValue(field, request, DataReader{files, note, transparent});
   }
-  request.background = o.background;
-  ReadPictures(o, note, request, transparent);
+  if (!request.blend && !request.mask && !request.outpaint.any())
+    Fail(ErrorKind::kUsage, "--no-blend says how a mask is used; give one with --mask, or --outpaint");
   return request;
 }
 
 // Said at the start, not after the prompt was encoded.
 void CheckResumable(const GenerateOptions& o) {
-  if (o.resume_dir.empty()) return;
-  if (IsRandomSeed(o.seed))
+  if (o.request.resume_folder.empty()) return;
+  if (o.random_seed)
     Fail(ErrorKind::kUsage,
          "a run with a random seed cannot be resumed: the next one would draw another; "
          "give a number for --seed");
   std::error_code error;
-  std::filesystem::create_directories(o.resume_dir, error);  // if that fails, this says why:
-  CheckWritable(o.resume_dir / "probe");
+  std::filesystem::create_directories(o.request.resume_folder, error);  // if that fails, this says why:
+  CheckWritable(o.request.resume_folder / "probe");
 }
 
 GenerateRequest JobPlan::RequestOf(const Job& job) const {
@@ -171,7 +161,7 @@ JobPlan PlanJobs(const GenerateOptions& o, const Note& note) {
   plan.shared = MakeRequest(o, note, &plan.transparent);
   const std::vector<std::string> prompts = ReadPrompts(o);
   const std::filesystem::path output = CheckedOutput(o);
-  if (!o.latents.empty() && o.count > 1)
+  if (plan.shared.latents && o.count > 1)
     Fail(ErrorKind::kUsage,
          "--count would draw the same picture again and again: --latents replaces the seed");
   const size_t total = prompts.size() * static_cast<size_t>(o.count);

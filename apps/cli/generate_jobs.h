@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "options.h"
+#include "generate_options.h"
 #include "qwen_image/qwen_image.h"
 
 namespace qwen_image {

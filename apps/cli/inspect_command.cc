@@ -1,18 +1,33 @@
-#include "inspect_command.h"
-
-#include <CLI/CLI.hpp>
+// qwen-image inspect: the contents of weight files, what is unusual about them, and how two of them differ.
 #include <chrono>
 #include <limits>
+#include <memory>
 
+#include "command.h"
 #include "core/fail.h"
 #include "core/threads.h"
 #include "inspect_report.h"
+#include "machine_options.h"
 #include "print.h"
 #include "progress.h"
 #include "weights/inspect/inspect.h"
 
 namespace qwen_image {
 namespace {
+
+struct InspectCommandOptions {
+  std::filesystem::path path, other;
+  std::vector<std::string> filters;
+  std::string sort;
+  std::optional<size_t> top;
+  double tolerance = 0;
+  int threads = 0;
+  bool full = false;
+  bool statistics = true;
+  bool verify = false;
+  bool json = false;
+  bool quiet = false;
+};
 
 // Says on stderr how far a long reading is; a short one stays silent.
 class ReadingProgress {
@@ -75,49 +90,7 @@ std::string JsonText(const Json& json) {
   return json.dump(1, ' ', false, Json::error_handler_t::replace) + "\n";  // names of files may be no UTF-8
 }
 
-}  // namespace
-
-void AddInspectOptions(CLI::App& command, InspectCommandOptions& o) {
-  command.add_option("path", o.path, "A safetensors file, a folder with weights, or a whole model")
-      ->required();
-  command.add_option("other", o.other, "Compare with this one, tensor by tensor");
-  command
-      .add_option("--filter", o.filters,
-                  "Only tensors with these names ('*' matches any text); may be repeated")
-      ->allow_extra_args(false);
-  command
-      .add_option("--sort", o.sort,
-                  "A flat list, sorted by name, bytes, std, max or zeros; with two paths also error")
-      ->check(CLI::IsMember({"name", "bytes", "std", "max", "zeros", "error"}));
-  command.add_option("--top", o.top, "At most N rows of a table")
-      ->check(CLI::Range(size_t{1}, size_t{100000000}));
-  command.add_flag("--full", o.full, "Every key instead of folded blocks, every finding");
-  command.add_flag("--stats,!--no-stats", o.statistics,
-                   "--no-stats: headers only, at once; no value is read");
-  command.add_flag("--verify", o.verify,
-                   "Read everything twice and compare (without it, 256 MB spread over the files)");
-  command
-      .add_option("--tolerance", o.tolerance,
-                  "With two paths: relative errors ‖B − A‖ / ‖A‖ of a tensor up to this count as equal")
-      ->check(CLI::Range(0.0, std::numeric_limits<double>::max()));
-  command.add_option("-t,--threads", o.threads, "Threads (default: all processors)")
-      ->check(CLI::Range(1, kMaxThreads));
-  command.add_flag("--json", o.json, "Print one JSON object");
-  command.add_flag("-q,--quiet", o.quiet, "Print totals and findings only, no table and no progress");
-  command.footer(
-      "Examples:\n"
-      "  qwen-image inspect models/tiny                             the whole model, blocks folded\n"
-      "  qwen-image inspect models/tiny/vae --full                  every key\n"
-      "  qwen-image inspect models/tiny --sort std --top 10         the widest spreads\n"
-      "  qwen-image inspect models/tiny --filter '*.attn.*bias'     some tensors\n"
-      "  qwen-image inspect models/tiny --no-stats --json           names, shapes and types for a tool\n"
-      "  qwen-image inspect bf16-model 4bit-model --tolerance 0.1   float against quantized\n\n"
-      "Exit codes: 0 fine (warnings and notes are), 1 surely broken (NaN, missing scales, blocks, shards) or "
-      "the\n"
-      "two differ, 2 wrong usage, 3 nothing can be read.");
-}
-
-int RunInspect(const InspectCommandOptions& o, const CancelFlag& cancel) {
+int Run(const InspectCommandOptions& o, const CancelFlag& cancel) {
   CheckOptions(o);
   const bool two = !o.other.empty();
   ReadingProgress progress(o.quiet);
@@ -139,6 +112,63 @@ int RunInspect(const InspectCommandOptions& o, const CancelFlag& cancel) {
   const Inspection inspection = InspectWeights(o.path, options, context);
   Print(stdout, "{}", o.json ? JsonText(InspectionJson(inspection)) : InspectionText(inspection, report));
   return inspection.broken() ? 1 : 0;
+}
+
+OptionList OptionsOf(InspectCommandOptions& o) {
+  return {
+      {.names = "path",
+       .target = &o.path,
+       .help = "A safetensors file, a folder with weights, or a whole model",
+       .required = true},
+      {.names = "other", .target = &o.other, .help = "Compare with this one, tensor by tensor"},
+      {.names = "--filter",
+       .target = &o.filters,
+       .help = "Only tensors with these names ('*' matches any text); may be repeated"},
+      {.names = "--sort",
+       .target = &o.sort,
+       .help = "A flat list, sorted by name, bytes, std, max or zeros; with two paths also error",
+       .one_of = {"name", "bytes", "std", "max", "zeros", "error"}},
+      {.names = "--top", .target = &o.top, .help = "At most N rows of a table", .range = {{1, 100000000}}},
+      {.names = "--full", .target = &o.full, .help = "Every key instead of folded blocks, every finding"},
+      {.names = "--stats,!--no-stats",
+       .target = &o.statistics,
+       .help = "--no-stats: headers only, at once; no value is read"},
+      {.names = "--verify",
+       .target = &o.verify,
+       .help = "Read everything twice and compare (without it, 256 MB spread over the files)"},
+      {.names = "--tolerance",
+       .target = &o.tolerance,
+       .help = "With two paths: relative errors ‖B − A‖ / ‖A‖ of a tensor up to this count as equal",
+       .range = {{0, std::numeric_limits<double>::max()}}},
+      ThreadsOption(o.threads),
+      {.names = "--json", .target = &o.json, .help = "Print one JSON object"},
+      {.names = "-q,--quiet",
+       .target = &o.quiet,
+       .help = "Print totals and findings only, no table and no progress"},
+  };
+}
+
+}  // namespace
+
+Command InspectCommand() {
+  const auto o = std::make_shared<InspectCommandOptions>();
+  return {
+      .name = "inspect",
+      .summary = "Look into weight files: keys, statistics, what is wrong; compare two",
+      .options = OptionsOf(*o),
+      .footer =
+          "Examples:\n"
+          "  qwen-image inspect models/tiny                             the whole model, blocks folded\n"
+          "  qwen-image inspect models/tiny/vae --full                  every key\n"
+          "  qwen-image inspect models/tiny --sort std --top 10         the widest spreads\n"
+          "  qwen-image inspect models/tiny --filter '*.attn.*bias'     some tensors\n"
+          "  qwen-image inspect models/tiny --no-stats --json           names, shapes and types for a tool\n"
+          "  qwen-image inspect bf16-model 4bit-model --tolerance 0.1   float against quantized\n\n"
+          "Exit codes: 0 fine (warnings and notes are), 1 surely broken (NaN, missing scales, blocks, "
+          "shards) or "
+          "the\n"
+          "two differ, 2 wrong usage, 3 nothing can be read.",
+      .run = [o](const Session& session) { return Run(*o, session.cancel); }};
 }
 
 }  // namespace qwen_image

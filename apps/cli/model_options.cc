@@ -1,6 +1,5 @@
 #include "model_options.h"
 
-#include <CLI/CLI.hpp>
 #include <cstdlib>
 #ifdef __APPLE__
 #include <mach-o/dyld.h>
@@ -27,8 +26,7 @@ LoraFile ParseLora(const std::string& text) {
   const std::string number = text.substr(colon + 1);
   const std::optional<double> scale = ParseNumber(number);
   if (!scale) {
-    throw CLI::ValidationError(
-        "--lora", fmt::format("{} is not a scale; FILE or FILE:SCALE is expected", Quoted(number)));
+    Fail(ErrorKind::kUsage, "--lora: {} is not a scale; FILE or FILE:SCALE is expected", Quoted(number));
   }
   return {text.substr(0, colon), *scale};
 }
@@ -55,40 +53,45 @@ fs::path ProgramFolder() {
 
 }  // namespace
 
-void AddModelOptions(CLI::App& command, ModelFiles& files) {
-  const auto group = "Model";
-  command
-      .add_option(
-          "-m,--model", files.model,
-          "A folder (diffusers', mflux's or ComfyUI's layout), a single file, or owner/name of a pulled "
-          "model (default, if no part is named: $QWEN_IMAGE_MODEL, or the embedded model)")
-      ->group(group);
-  command
-      .add_option("--transformer", files.transformer,
-                  "Take this part from another file or folder (safetensors, GGUF; bf16, fp8, MLX, Q4_K, …)")
-      ->group(group);
-  command.add_option("--text-encoder", files.text_encoder, "The same for the text encoder")->group(group);
-  command.add_option("--vae", files.vae, "The same for the VAE")->group(group);
-  command
-      .add_option(
-          "--vision-encoder", files.vision_encoder,
-          "For edits with a text encoder that comes without its vision tower (GGUF): a file or folder "
-          "that has one, or llama.cpp's mmproj file")
-      ->group(group);
-  command.add_option("--tokenizer", files.tokenizer, "The same for the tokenizer (a folder)")->group(group);
-  command.add_option("--variant", files.variant, "What the model is, where its files do not tell")
-      ->check(CLI::IsMember(KnownVariants()))
-      ->group(group);
-  command
-      .add_option_function<std::vector<std::string>>(
-          "--lora",
-          [&files](const std::vector<std::string>& texts) {
-            for (const std::string& text : texts) files.loras.push_back(ParseLora(text));
-          },
-          "Apply a LoRA: FILE or FILE:SCALE; may be given several times")
-      ->allow_extra_args(false)
-      ->take_all()
-      ->group(group);
+OptionList ModelOptionList(ModelFiles& files) {
+  const char* group = "Model";
+  return {
+      {.names = "-m,--model",
+       .target = &files.model,
+       .help = "A folder (diffusers', mflux's or ComfyUI's layout), a single file, or owner/name of a pulled "
+               "model "
+               "(default, if no part is named: $QWEN_IMAGE_MODEL, or the embedded model)",
+       .group = group},
+      {.names = "--transformer",
+       .target = &files.transformer,
+       .help = "Take this part from another file or folder (safetensors, GGUF; bf16, fp8, MLX, Q4_K, …)",
+       .group = group},
+      {.names = "--text-encoder",
+       .target = &files.text_encoder,
+       .help = "The same for the text encoder",
+       .group = group},
+      {.names = "--vae", .target = &files.vae, .help = "The same for the VAE", .group = group},
+      {.names = "--vision-encoder",
+       .target = &files.vision_encoder,
+       .help = "For edits with a text encoder that comes without its vision tower (GGUF): a file or folder "
+               "that has "
+               "one, or llama.cpp's mmproj file",
+       .group = group},
+      {.names = "--tokenizer",
+       .target = &files.tokenizer,
+       .help = "The same for the tokenizer (a folder)",
+       .group = group},
+      {.names = "--variant",
+       .target = &files.variant,
+       .help = "What the model is, where its files do not tell",
+       .group = group,
+       .one_of = KnownVariants()},
+      {.names = "--lora",
+       .target = [&files](const std::string& text) { files.loras.push_back(ParseLora(text)); },
+       .help = "Apply a LoRA: FILE or FILE:SCALE; may be given several times",
+       .group = group,
+       .repeated = true},
+  };
 }
 
 ModelFiles FindModel(ModelFiles named) {

@@ -3,15 +3,12 @@
 
 #include <string>
 
+#include "command.h"
 #include "qwen_image/model_files.h"
-
-namespace CLI {
-class App;
-}
 
 namespace qwen_image {
 
-void AddModelOptions(CLI::App& command, ModelFiles& files);
+OptionList ModelOptionList(ModelFiles& files);
 
 // What was named; if no part of a model was, $QWEN_IMAGE_MODEL or the embedded model beside the program.
 // Throws Error kBadInput if there is none.

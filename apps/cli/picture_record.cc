@@ -4,76 +4,57 @@
 #include "files/png.h"
 #include "files/text.h"
 #include "model_options.h"
+#include "options/record.h"
 #include "weights/config_reader.h"
 #include "weights/model_name.h"
 
 namespace qwen_image {
 namespace {
 
-std::string RecordedSeed(const Json& record, const std::string& where) {
-  const auto seed = record.find("seed");
-  if (seed == record.end() || !seed->is_number_unsigned())
-    Fail(ErrorKind::kBadInput, "{}: \"seed\" is not a whole number from 0 to 2^64 - 1", where);
-  return std::to_string(seed->get<uint64_t>());
-}
-
-std::string RecordedTiling(const ConfigReader& record) {
-  const std::string tiling = record.String("vae_tiling", "auto");
-  if (tiling != "auto" && tiling != "on" && tiling != "off")
-    Fail(ErrorKind::kBadInput, "{}: \"vae_tiling\" is {}, expected auto, on or off", record.where(),
-         Quoted(tiling));
-  return tiling;
-}
-
 // Pictures without a record of it are from before there was a choice.
-std::string RecordedPrecision(const ConfigReader& record) {
-  const std::string precision = record.String("precision", "exact");
-  if (precision != "exact" && precision != "fast")
+Precision RecordedPrecision(const ConfigReader& record) {
+  const std::string name = record.String("precision", std::string(NameOf(Precision::kExact)));
+  const std::optional<Precision> precision = ParseName<Precision>(name);
+  if (!precision)
     Fail(ErrorKind::kBadInput, "{}: \"precision\" is {}, expected exact or fast", record.where(),
-         Quoted(precision));
-  return precision;
+         Quoted(name));
+  return *precision;
 }
 
-// As --sigmas takes them; empty if there are none.
-std::string RecordedSigmas(const Json& record, const std::string& where) {
-  const auto list = record.find("sigmas");
-  if (list == record.end()) return "";
-  std::vector<double> sigmas;
-  for (const Json& sigma : list->is_array() ? *list : Json::array({nullptr})) {
-    if (!sigma.is_number()) Fail(ErrorKind::kBadInput, "{}: \"sigmas\" is no list of numbers", where);
-    sigmas.push_back(sigma.get<double>());
-  }
-  return SigmasText(sigmas);
+bool IsList(const options::Field& field) {
+  return std::holds_alternative<std::vector<Image> GenerateRequest::*>(field.member);
 }
 
-// The pictures that it was made from must be given again.
-void NeedPictures(const Json& record, const std::string& picture, const std::string& where,
-                  const GenerateOptions& o) {
+// The options that name the files again which the record names; empty: none is missing.
+std::string MissingFiles(const options::Field& field, const ConfigReader& reader, const Json& record,
+                         const GenerateOptions& o) {
+  if (field.recorded != options::Recorded::kAsName || !o.Files(field.name).empty() || !reader.Has(field.name))
+    return "";
+  const std::string flag = " " + options::FlagOf(field) + " ";
+  if (!IsList(field)) return flag + Printable(reader.String(field.name, ""));
+  std::string text;
+  for (const Json& name : record[field.name].is_array() ? record[field.name] : Json::array())
+    text += flag + Printable(name.is_string() ? name.get<std::string>() : "?");
+  return text;
+}
+
+// The pictures and the noise that it was made from must be given again.
+void NeedFiles(const Json& record, const std::string& picture, const std::string& where,
+               const GenerateOptions& o) {
   const ConfigReader reader(record, where);
-  std::string options;
-  if (o.input_images.empty() && record.contains("input_images")) {
-    for (const Json& name : record["input_images"].is_array() ? record["input_images"] : Json::array())
-      options += " --input-image " + Printable(name.is_string() ? name.get<std::string>() : "?");
+  std::string missing;
+  for (const options::Field& field : options::Fields()) {
+    const std::string files = MissingFiles(field, reader, record, o);
+    if (!files.empty() &&
+        std::holds_alternative<std::optional<InitialLatents> GenerateRequest::*>(field.member))
+      Fail(ErrorKind::kUsage, "{}: the picture was drawn from noise of its own; give that file again with{}",
+           picture, files);
+    missing += files;
   }
-  if (o.init_image.empty() && reader.Has("init_image"))
-    options += " --init-image " + Printable(reader.String("init_image", ""));
-  if (o.mask.empty() && reader.Has("mask")) options += " --mask " + Printable(reader.String("mask", ""));
-  if (!options.empty())
+  if (!missing.empty())
     Fail(ErrorKind::kUsage,
          "{}: the picture was made from others; say where they are: qwen-image {} --from …{}", picture,
-         record.contains("input_images") ? "edit" : "generate", options);
-}
-
-bool HasSource(const ConfigReader& record) { return record.Has("size"); }
-
-void FillSource(const ConfigReader& record, GenerateOptions& o) {
-  if (!HasSource(record)) return;
-  const std::string size = record.String("size", "");
-  if (size != "as the input" && o.size.empty() && !o.width && !o.height) o.size = size;
-  if (o.outpaint.empty()) o.outpaint = record.String("outpaint", "");
-  if (!o.strength && record.Has("strength")) o.strength = record.Number("strength");
-  o.no_blend |= record.Bool("no_blend", false);
-  o.keep_size |= record.Bool("keep_size", false);
+         record.contains("input_images") ? "edit" : "generate", missing);
 }
 
 // Where the files are is not recorded, so they cannot be found again.
@@ -96,10 +77,15 @@ Json PictureRecord(const Picture& picture, const GenerateRequest& request, const
                    const std::string& model_name, const Pipeline& pipeline) {
   Json record = DrawnRecord(picture, request, model_name, pipeline.impl());
   // What the picture was made from; as with LoRAs without the way there.
-  for (const auto& path : o.input_images) record["input_images"].push_back(path.filename().string());
-  if (!o.init_image.empty()) record["init_image"] = o.init_image.filename().string();
-  if (!o.mask.empty()) record["mask"] = o.mask.filename().string();
-  if (!o.latents.empty()) record["latents"] = o.latents.filename().string();
+  for (const options::Field& field : options::Fields()) {
+    for (const std::filesystem::path& path : o.Files(field.name)) {
+      if (IsList(field)) {
+        record[field.name].push_back(path.filename().string());
+      } else {
+        record[field.name] = path.filename().string();
+      }
+    }
+  }
   return record;
 }
 
@@ -128,44 +114,24 @@ void FillFromPicture(const std::filesystem::path& picture, GenerateOptions& o) {
   const std::string where = picture.string() + ": settings";
   const Json json = ParseJson(found->second, where);
   const ConfigReader record(json, where);
-  if (record.Has("model") && record.String("model", "") != ModelName(FindModel(o.files)) &&
-      o.files.model.empty() && o.files.transformer.empty()) {
+  if (record.Has("model") && record.String("model", "") != ModelName(FindModel(o.model)) &&
+      o.model.model.empty() && o.model.transformer.empty()) {
     Fail(ErrorKind::kUsage, "{}: the picture was drawn with the model {}; say where it is with --model",
          picture.string(), Quoted(record.String("model", "")));
   }
-  if (record.Has("latents") && o.latents.empty()) {
-    Fail(ErrorKind::kUsage, "{}: the picture was drawn from the noise in {}; give that file with --latents",
-         picture.string(), Quoted(record.String("latents", "")));
+  NeedLoras(json, picture.string(), where, o.model);
+  NeedFiles(json, picture.string(), where, o);
+  const bool size_given = !o.size.empty() || o.Given("width") || o.Given("height");
+  if (record.Has(options::kSizeName) && !size_given) {
+    const std::string size = record.String(options::kSizeName, "");
+    if (size != options::kSizeOfInput) o.size = size;
   }
-  NeedLoras(json, picture.string(), where, o.files);
-  NeedPictures(json, picture.string(), where, o);
-  FillSource(record, o);
-  constexpr int64_t kMax = int64_t{1} << 40;
-  if (!o.has_prompt && o.prompts_file.empty()) {
-    if (!record.Has("prompt")) Fail(ErrorKind::kBadInput, "{}: \"prompt\" is missing", where);
-    o.prompt = record.String("prompt", "");
-    o.has_prompt = true;
-  }
-  if (!o.negative_prompt && record.Has("negative_prompt"))
-    o.negative_prompt = record.String("negative_prompt", " ");
-  if (!HasSource(record)) {
-    if (o.size.empty() && !o.width) o.width = record.Int("width", 1, kMax);
-    if (o.size.empty() && !o.height) o.height = record.Int("height", 1, kMax);
-  }
-  // Sigmas are as many as the steps: one who gives either wants neither of the record's.
-  if (!o.steps && o.sigmas.empty()) {
-    o.steps = record.Int("steps", 1, kMax);
-    o.sigmas = RecordedSigmas(json, where);
-  }
-  if (!o.cfg) o.cfg = record.Number("cfg");
-  if (o.seed.empty()) o.seed = RecordedSeed(json, where);
-  if (!o.max_sequence_length && record.Has("max_sequence_length"))
-    o.max_sequence_length = record.Int("max_sequence_length", 1, kMax);
-  if (o.background.empty()) o.background = record.String("background", "");
-  if (!o.step_cache && record.Has("step_cache")) o.step_cache = record.Number("step_cache");
-  o.reference_special_tokens |= record.Bool("reference_special_tokens", false);
-  if (o.vae_tiling.empty()) o.vae_tiling = RecordedTiling(record);
-  if (o.precision.empty()) o.precision = RecordedPrecision(record);
+  if (!o.size.empty()) o.given.insert(options::kSizeName);
+  // With --prompts each picture has its own.
+  const bool own_prompts = !o.prompts_file.empty() && o.given.insert("prompt").second;
+  options::ReadRecord(json, where, o.given, o.request);
+  if (own_prompts) o.given.erase("prompt");
+  if (!o.machine.precision) o.machine.precision = RecordedPrecision(record);
 }
 
 }  // namespace qwen_image

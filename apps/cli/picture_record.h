@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "files/json.h"
-#include "options.h"
+#include "generate_options.h"
 #include "pipeline/drawn_record.h"
 #include "qwen_image/qwen_image.h"
 

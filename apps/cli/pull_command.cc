@@ -1,20 +1,29 @@
-#include "pull_command.h"
-
-#include <CLI/CLI.hpp>
+// qwen-image pull: downloads a model from Hugging Face.
 #include <chrono>
+#include <memory>
 
+#include "command.h"
 #include "core/fail.h"
 #include "files/json.h"
 #include "files/text.h"
 #include "hub/hub_pull.h"
 #include "hub/transfer_rate.h"
-#include "options.h"
 #include "print.h"
 #include "progress.h"
 #include "text_table.h"
 
 namespace qwen_image {
 namespace {
+
+struct PullCommandOptions {
+  std::string repo;
+  std::string revision;
+  std::vector<std::string> only, include;
+  std::filesystem::path cache_folder;
+  int parallel = 3;
+  bool quiet = false;
+  bool json = false;
+};
 
 std::string Bytes(uint64_t bytes) { return HumanBytes(static_cast<int64_t>(bytes)); }
 
@@ -119,41 +128,7 @@ void PrintJson(const RepoId& repo, const PullResult& result, double seconds) {
   Print(stdout, "{}\n", json.dump(1, ' ', false, Json::error_handler_t::replace));
 }
 
-}  // namespace
-
-void AddPullOptions(CLI::App& command, PullCommandOptions& o) {
-  command.add_option("repository", o.repo, "OWNER/NAME on Hugging Face, or OWNER/NAME@REVISION")->required();
-  command.add_option("--revision", o.revision, "A branch, tag or commit (default: main)");
-  command
-      .add_option("--only", o.only, "Only this folder of the model, for example transformer; may be repeated")
-      ->allow_extra_args(false);
-  command
-      .add_option(
-          "--include", o.include,
-          "Files with these names ('*' matches any text) instead of all that qwen-image reads; may be "
-          "repeated")
-      ->allow_extra_args(false);
-  command.add_option("--cache-dir", o.cache_folder,
-                     "Another cache than $HF_HUB_CACHE, $HF_HOME/hub or ~/.cache/huggingface/hub");
-  command.add_option("--parallel", o.parallel, "Files at a time (default: 3)")->check(CLI::Range(1, 32));
-  command.add_flag("--json", o.json, "Print one JSON object instead of the summary");
-  command.add_flag("-q,--quiet", o.quiet, "Print errors only");
-  RefuseEmptyValues(command, {});
-  command.footer(
-      "Examples:\n"
-      "  qwen-image pull Qwen/Qwen-Image                        all of it, about 58 GB\n"
-      "  qwen-image pull Qwen/Qwen-Image-2512 --only transformer\n"
-      "  qwen-image pull city96/Qwen-Image-gguf --include '*Q4_K_M*'\n"
-      "  HF_HOME=/data/huggingface qwen-image pull Qwen/Qwen-Image\n"
-      "  qwen-image generate \"a cat\" --model Qwen/Qwen-Image     afterwards\n\n"
-      "Typed again, a command that was interrupted goes on where it was. Every file's checksum is verified.\n"
-      "Environment: HF_TOKEN (private and gated models), HF_ENDPOINT (a mirror), HF_HOME, HF_HUB_CACHE.\n\n"
-      "Exit codes: 0 all is there, 2 wrong usage, 3 the server refuses, cannot be reached or sends "
-      "something\n"
-      "wrong, 5 cannot write (disk full), 130 interrupted.");
-}
-
-int RunPull(const PullCommandOptions& o, const CancelFlag& cancel) {
+int Run(const PullCommandOptions& o, const CancelFlag& cancel) {
   PullRequest request{.repo = ParseRepo(o), .filter = {o.only, o.include}, .parallel = o.parallel};
   request.cache = o.cache_folder.empty() ? HubCacheFolder() : o.cache_folder;
   request.server = HubServerFrom();
@@ -180,6 +155,56 @@ int RunPull(const PullCommandOptions& o, const CancelFlag& cancel) {
     PrintSummary(o, request.repo, result, seconds);
   }
   return 0;
+}
+
+OptionList OptionsOf(PullCommandOptions& o) {
+  return {
+      {.names = "repository",
+       .target = &o.repo,
+       .help = "OWNER/NAME on Hugging Face, or OWNER/NAME@REVISION",
+       .required = true},
+      {.names = "--revision", .target = &o.revision, .help = "A branch, tag or commit (default: main)"},
+      {.names = "--only",
+       .target = &o.only,
+       .help = "Only this folder of the model, for example transformer; may be repeated"},
+      {.names = "--include",
+       .target = &o.include,
+       .help = "Files with these names ('*' matches any text) instead of all that qwen-image reads; may be "
+               "repeated"},
+      {.names = "--cache-dir",
+       .target = &o.cache_folder,
+       .help = "Another cache than $HF_HUB_CACHE, $HF_HOME/hub or ~/.cache/huggingface/hub"},
+      {.names = "--parallel",
+       .target = &o.parallel,
+       .help = "Files at a time (default: 3)",
+       .range = {{1, 32}}},
+      {.names = "--json", .target = &o.json, .help = "Print one JSON object instead of the summary"},
+      {.names = "-q,--quiet", .target = &o.quiet, .help = "Print errors only"},
+  };
+}
+
+}  // namespace
+
+Command PullCommand() {
+  const auto o = std::make_shared<PullCommandOptions>();
+  return {.name = "pull",
+          .summary = "Download a model from Hugging Face",
+          .options = OptionsOf(*o),
+          .footer =
+              "Examples:\n"
+              "  qwen-image pull Qwen/Qwen-Image                        all of it, about 58 GB\n"
+              "  qwen-image pull Qwen/Qwen-Image-2512 --only transformer\n"
+              "  qwen-image pull city96/Qwen-Image-gguf --include '*Q4_K_M*'\n"
+              "  HF_HOME=/data/huggingface qwen-image pull Qwen/Qwen-Image\n"
+              "  qwen-image generate \"a cat\" --model Qwen/Qwen-Image     afterwards\n\n"
+              "Typed again, a command that was interrupted goes on where it was. Every file's checksum is "
+              "verified.\n"
+              "Environment: HF_TOKEN (private and gated models), HF_ENDPOINT (a mirror), HF_HOME, "
+              "HF_HUB_CACHE.\n\n"
+              "Exit codes: 0 all is there, 2 wrong usage, 3 the server refuses, cannot be reached or sends "
+              "something\n"
+              "wrong, 5 cannot write (disk full), 130 interrupted.",
+          .run = [o](const Session& session) { return Run(*o, session.cancel); }};
 }
 
 }  // namespace qwen_image

@@ -1,19 +1,18 @@
 // qwen-image selftest: records two runs on the CPU, then repeats them on another device, stage by stage on
 // the CPU's tensors and once more by itself.
-#include "selftest_command.h"
 
 #include <unistd.h>
 
-#include <CLI/CLI.hpp>
 #include <chrono>
 #include <cstdlib>
+#include <memory>
 
+#include "command.h"
 #include "core/fail.h"
-#include "device_option.h"
 #include "device_report.h"
 #include "files/numbers.h"
+#include "machine_options.h"
 #include "model_options.h"
-#include "options.h"
 #include "parity/picture.h"
 #include "parity/run_recorder.h"
 #include "pipeline/pipeline_impl.h"
@@ -24,6 +23,14 @@
 
 namespace qwen_image {
 namespace {
+
+struct SelftestOptions {
+  ModelFiles files;
+  std::string size;
+  std::optional<int64_t> steps;
+  MachineOptions machine;
+  bool json = false, quiet = false;
+};
 
 constexpr const char* kLevel = "blocks";
 
@@ -50,12 +57,13 @@ class ScratchFolder {
   std::filesystem::path path_;
 };
 
-DeviceInfo DeviceToTest(const std::string& asked) {
+DeviceInfo DeviceToTest(std::optional<Device> asked) {
   const std::vector<DeviceInfo> devices = ListDevices();
-  if (asked == "cpu")
+  if (asked == Device::kCpu)
     Fail(ErrorKind::kUsage,
          "the CPU is what other devices are compared with; name one of those (see qwen-image devices)");
-  const Device wanted = asked.empty() ? Device::kAuto : ResolveDevice(DeviceOf(asked));
+  const Device wanted =
+      asked.value_or(Device::kAuto) == Device::kAuto ? Device::kAuto : ResolveDevice(*asked);
   for (const DeviceInfo& info : devices) {
     if (info.device == Device::kCpu || !info.available) continue;
     if (wanted == Device::kAuto || wanted == info.device) return info;
@@ -139,44 +147,15 @@ class Selftest {
   int run_ = 0, runs_;
 };
 
-}  // namespace
-
-void AddSelftestOptions(CLI::App& command, SelftestOptions& o) {
-  AddDeviceOption(command, o.device)
-      ->description("The device to compare with the CPU: gpu or mlx-cpu (default: the first that is there)");
-  command
-      .add_option("--precision", o.precision,
-                  "exact (the default): fp32, to be equal to the CPU's; fast: bf16, as pictures are usually "
-                  "drawn on a GPU, within wider limits")
-      ->check(CLI::IsMember({"exact", "fast"}));
-  AddModelOptions(command, o.files);
-  command.add_option("-s,--size", o.size, "WIDTHxHEIGHT of the pictures (default: the model's)");
-  command.add_option("--steps", o.steps, "Denoising steps (default: 4)")->check(CLI::Range(1, 1000));
-  command.add_option("-t,--threads", o.threads, "Threads of the CPU's run (default: all processors)")
-      ->check(CLI::Range(1, 1024));
-  command.add_flag("--json", o.json, "Print one JSON object");
-  command.add_flag("-q,--quiet", o.quiet, "No progress on stderr");
-  RefuseEmptyValues(command, {});
-  command.footer(
-      "Draws a picture and an edit of it with the embedded model on the CPU, whose arithmetic is tested "
-      "against "
-      "the\nofficial pipeline, and on another device; compares every block of every stage, and the "
-      "pictures.\n\n"
-      "Examples:\n"
-      "  qwen-image selftest\n"
-      "  qwen-image selftest --device gpu --precision fast\n"
-      "  qwen-image selftest --device mlx-cpu --size 64x64 --steps 2 --json\n\n"
-      "Exit codes: 0 all is within its limits, 1 something is not, 2 wrong usage, or no other device.");
-}
-
-int RunSelftest(const SelftestOptions& o, const CancelFlag& cancel) {
-  SelftestResult result{.device = DeviceToTest(o.device)};
+int Run(const SelftestOptions& o, const CancelFlag& cancel) {
+  SelftestResult result{.device = DeviceToTest(o.machine.device)};
   const ModelFiles model = FindModel(o.files);
   result.model = ModelName(model);
-  result.precision = o.precision == "fast" ? Precision::kFast : Precision::kExact;
-  const Pipeline cpu(model, {.threads = o.threads, .precision = Precision::kExact, .device = Device::kCpu});
+  result.precision = o.machine.precision.value_or(Precision::kExact);
+  const Pipeline cpu(model,
+                     {.threads = o.machine.threads, .precision = Precision::kExact, .device = Device::kCpu});
   const Pipeline device(
-      model, {.threads = o.threads, .precision = result.precision, .device = result.device.device});
+      model, {.threads = o.machine.threads, .precision = result.precision, .device = result.device.device});
   Selftest(cpu, device, o, cancel, result).Run();
   result.weights_note = WeightsNote(device);
   result.weights = WeightsJson(device);
@@ -186,6 +165,49 @@ int RunSelftest(const SelftestOptions& o, const CancelFlag& cancel) {
     Print(stdout, "{}", SelftestText(result, TextStyle::ForStandardOutput()));
   }
   return result.passed() ? 0 : 1;
+}
+
+OptionList OptionsOf(SelftestOptions& o) {
+  Option device = DeviceOption(o.machine);
+  device.help = "The device to compare with the CPU: gpu or mlx-cpu (default: the first that is there)";
+  return OptionList{
+             device,
+             NamedOption("--precision", o.machine.precision,
+                         "exact (the default): fp32, to be equal to the CPU's; fast: bf16, as pictures are "
+                         "usually drawn on a GPU, within wider limits")} +
+         ModelOptionList(o.files) +
+         OptionList{
+             {.names = "-s,--size",
+              .target = &o.size,
+              .help = "WIDTHxHEIGHT of the pictures (default: the model's)"},
+             {.names = "--steps",
+              .target = &o.steps,
+              .help = "Denoising steps (default: 4)",
+              .range = {{1, 1000}}},
+             ThreadsOption(o.machine.threads, "", "Threads of the CPU's run (default: all processors)"),
+             {.names = "--json", .target = &o.json, .help = "Print one JSON object"},
+             {.names = "-q,--quiet", .target = &o.quiet, .help = "No progress on stderr"}};
+}
+
+}  // namespace
+
+Command SelftestCommand() {
+  const auto o = std::make_shared<SelftestOptions>();
+  return {
+      .name = "selftest",
+      .summary = "Draw on the CPU and on another device, and compare tensor by tensor",
+      .options = OptionsOf(*o),
+      .footer =
+          "Draws a picture and an edit of it with the embedded model on the CPU, whose arithmetic is tested "
+          "against the\nofficial pipeline, and on another device; compares every block of every stage, and "
+          "the "
+          "pictures.\n\n"
+          "Examples:\n"
+          "  qwen-image selftest\n"
+          "  qwen-image selftest --device gpu --precision fast\n"
+          "  qwen-image selftest --device mlx-cpu --size 64x64 --steps 2 --json\n\n"
+          "Exit codes: 0 all is within its limits, 1 something is not, 2 wrong usage, or no other device.",
+      .run = [o](const Session& session) { return Run(*o, session.cancel); }};
 }
 
 }  // namespace qwen_image

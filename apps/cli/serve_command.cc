@@ -1,26 +1,39 @@
-#include "serve_command.h"
-
+// qwen-image serve: an HTTP API and a web page.
 #if __has_include(<malloc.h>)
 #include <malloc.h>
 #endif
 
-#include <CLI/CLI.hpp>
+#include <memory>
 #include <mutex>
 
 #include "../server/access.h"
 #include "../server/server.h"
 #include "cache_folder.h"
+#include "command.h"
 #include "core/fail.h"
 #include "files/numbers.h"
 #include "files/text.h"
+#include "machine_options.h"
 #include "model_options.h"
-#include "options.h"
 #include "print.h"
 #include "qwen_image/cancel.h"
 #include "weights/model_name.h"
 
 namespace qwen_image {
 namespace {
+
+struct ServeOptions {
+  ModelFiles files;
+  std::string host = "127.0.0.1";
+  uint16_t port = 8080;
+  std::string api_key;
+  std::vector<std::string> allowed_hosts;
+  std::filesystem::path jobs_dir;  // empty: in the user's data folder
+  int64_t queue = 16, keep = 200;
+  MachineOptions machine;
+  bool no_prompt_cache = false;
+  bool quiet = false;
+};
 
 constexpr const char* kKeyVariable = "QWEN_IMAGE_API_KEY";
 
@@ -29,6 +42,11 @@ std::string CheckPort(const std::string& text) {
   const auto port = ParseWhole(text);
   if (port && *port <= 65535) return "";
   return fmt::format("{} is no port; they go from 1 to 65535, and 0 takes any that is free", Quoted(text));
+}
+
+std::string CheckHost(const std::string& text) {
+  const auto host = server::ParseHost(text);
+  return host && !host->port ? "" : Quoted(text) + " is not the name of a host, like draw.example.com";
 }
 
 std::filesystem::path JobsFolder(const ServeOptions& o) {
@@ -53,75 +71,11 @@ void Say(const server::Server& server, const ServeOptions& o, const std::string&
         o.api_key.empty() ? "" : "; the page asks for the key");
 }
 
-}  // namespace
-
-void AddServeOptions(CLI::App& command, ServeOptions& o) {
-  const char *network = "Network", *work = "Jobs";
-  AddModelOptions(command, o.files);
-  command.add_option("--host", o.host, "The address to listen on (default: 127.0.0.1, this machine only)")
-      ->group(network);
-  command.add_option("--port", o.port, "The port, 1 to 65535 (default: 8080; 0: any that is free)")
-      ->check(CheckPort)
-      ->group(network);
-  command
-      .add_option(
-          "--api-key", o.api_key,
-          "Clients must send this as \"Authorization: Bearer KEY\". Others on this machine see it in the "
-          "list "
-          "of processes; the variable QWEN_IMAGE_API_KEY does the same unseen. Needed for every address but "
-          "this machine's own")
-      ->envname(kKeyVariable)
-      ->group(network);
-  command
-      .add_option(
-          "--allow-host", o.allowed_hosts,
-          "A name that clients reach this server by, for example behind a proxy; may be given several times")
-      ->check(CLI::Validator(
-          [](const std::string& text) {
-            const auto host = server::ParseHost(text);
-            return host && !host->port ? ""
-                                       : Quoted(text) + " is not the name of a host, like draw.example.com";
-          },
-          "NAME"))
-      ->allow_extra_args(false)
-      ->take_all()
-      ->group(network);
-  command
-      .add_option("--jobs-dir", o.jobs_dir,
-                  "Where jobs and their pictures are kept (default: qwen-image/jobs in $XDG_DATA_HOME or "
-                  "~/.local/share)")
-      ->group(work);
-  command.add_option("--queue", o.queue, "Jobs that may wait; more are told to come again (default: 16)")
-      ->check(CLI::Range(int64_t{1}, int64_t{1000}))
-      ->group(work);
-  command
-      .add_option("--keep", o.keep, "Jobs with pictures that are kept; the oldest go first (default: 200)")
-      ->check(CLI::Range(int64_t{1}, int64_t{100000}))
-      ->group(work);
-  AddMachineOptions(command, o.precision, o.device, o.threads, o.ignore_memory);
-  command
-      .add_flag("--no-prompt-cache", o.no_prompt_cache,
-                "Neither keep embeddings of prompts on disk nor use those of earlier runs")
-      ->group("Machine");
-  command.add_flag("-q,--quiet", o.quiet, "No log of requests and jobs on stderr")->group("Reporting");
-  RefuseEmptyValues(command, {});
-  command.footer(
-      "Examples:\n"
-      "  qwen-image serve\n"
-      "  qwen-image serve --model ~/models/Qwen-Image-Edit-2511 --port 9000\n"
-      "  QWEN_IMAGE_API_KEY=\"$(cat key.txt)\" qwen-image serve --host 0.0.0.0\n"
-      "  curl -s http://127.0.0.1:8080/jobs -d '{\"prompt\": \"a red circle on a blue background\"}'");
-}
-
-int RunServe(const ServeOptions& o, const CancelFlag& cancel) {
+int Run(const ServeOptions& o, const CancelFlag& cancel) {
   GiveBackLargeBuffers();
   const ModelFiles model = FindModel(o.files);
-  const Precision precision = PrecisionOf(o.precision, o.device);
-  const Pipeline pipeline(model, {.threads = o.threads,
-                                  .check_memory = !o.ignore_memory,
-                                  .precision = precision,
-                                  .device = DeviceOf(o.device),
-                                  .prompt_cache = o.no_prompt_cache ? "" : PromptCacheFolder().value_or("")});
+  const Pipeline pipeline(model,
+                          o.machine.ForPipeline(o.no_prompt_cache ? "" : PromptCacheFolder().value_or("")));
   server::ServerSettings settings;
   settings.http.host = o.host;
   settings.http.port = o.port;
@@ -141,7 +95,79 @@ int RunServe(const ServeOptions& o, const CancelFlag& cancel) {
   server.DrainOnSignals();
   Say(server, o, settings.model_name);
   server.Run();
+  stdout_was_lost = false;  // the reader of its first line may have gone away
   return 0;
+}
+
+OptionList OptionsOf(ServeOptions& o) {
+  const char *network = "Network", *work = "Jobs";
+  const OptionList own = {
+      {.names = "--host",
+       .target = &o.host,
+       .help = "The address to listen on (default: 127.0.0.1, this machine only)",
+       .group = network},
+      {.names = "--port",
+       .target = &o.port,
+       .help = "The port, 1 to 65535 (default: 8080; 0: any that is free)",
+       .group = network,
+       .check = CheckPort},
+      {.names = "--api-key",
+       .target = &o.api_key,
+       .help = "Clients must send this as \"Authorization: Bearer KEY\". Others on this machine see it in "
+               "the list of "
+               "processes; the variable QWEN_IMAGE_API_KEY does the same unseen. Needed for every address "
+               "but this "
+               "machine's own",
+       .group = network,
+       .environment = kKeyVariable},
+      {.names = "--allow-host",
+       .target = &o.allowed_hosts,
+       .help =
+           "A name that clients reach this server by, for example behind a proxy; may be given several times",
+       .group = network,
+       .check = CheckHost,
+       .type = "NAME"},
+      {.names = "--jobs-dir",
+       .target = &o.jobs_dir,
+       .help = "Where jobs and their pictures are kept (default: qwen-image/jobs in $XDG_DATA_HOME or "
+               "~/.local/share)",
+       .group = work},
+      {.names = "--queue",
+       .target = &o.queue,
+       .help = "Jobs that may wait; more are told to come again (default: 16)",
+       .group = work,
+       .range = {{1, 1000}}},
+      {.names = "--keep",
+       .target = &o.keep,
+       .help = "Jobs with pictures that are kept; the oldest go first (default: 200)",
+       .group = work,
+       .range = {{1, 100000}}},
+  };
+  return ModelOptionList(o.files) + own + MachineOptionList(o.machine) +
+         OptionList{{.names = "--no-prompt-cache",
+                     .target = &o.no_prompt_cache,
+                     .help = "Neither keep embeddings of prompts on disk nor use those of earlier runs",
+                     .group = "Machine"},
+                    {.names = "-q,--quiet",
+                     .target = &o.quiet,
+                     .help = "No log of requests and jobs on stderr",
+                     .group = "Reporting"}};
+}
+
+}  // namespace
+
+Command ServeCommand() {
+  const auto o = std::make_shared<ServeOptions>();
+  return {.name = "serve",
+          .summary = "A web page and an HTTP API (OpenAI's and others'); the model is loaded once",
+          .options = OptionsOf(*o),
+          .footer =
+              "Examples:\n"
+              "  qwen-image serve\n"
+              "  qwen-image serve --model ~/models/Qwen-Image-Edit-2511 --port 9000\n"
+              "  QWEN_IMAGE_API_KEY=\"$(cat key.txt)\" qwen-image serve --host 0.0.0.0\n"
+              "  curl -s http://127.0.0.1:8080/jobs -d '{\"prompt\": \"a red circle on a blue background\"}'",
+          .run = [o](const Session& session) { return Run(*o, session.cancel); }};
 }
 
 }  // namespace qwen_image

@@ -21,23 +21,14 @@ constexpr std::string_view kPrefix = "/sdapi/v1/";
 constexpr const char* kSampler = "Euler";  // diffusers' FlowMatchEulerDiscrete: the only one
 constexpr int64_t kTheirUnit = 8;          // sides are multiples of it
 
-// Their names for what MakeJobRequest knows.
-constexpr std::pair<const char*, const char*> kNames[] = {
-    {"prompt", "prompt"}, {"negative_prompt", "negative_prompt"},
-    {"seed", "seed"},     {"steps", "steps"},
-    {"cfg_scale", "cfg"}, {"width", "width"},
-    {"height", "height"}, {"denoising_strength", "strength"}};
-
 // The same error with the name that the request has for the field.
 FieldError WithTheirName(const FieldError& error) {
-  for (const auto& [theirs, ours] : kNames) {
-    if (error.field() != ours) continue;
-    const std::string subject = std::string(ours) + " ";
-    const bool named = error.message().starts_with(subject);
-    return {theirs,
-            named ? fmt::format("{} {}", theirs, error.message().substr(subject.size())) : error.message()};
-  }
-  return error;
+  const options::Field* field = options::FindField(error.field());
+  if (!field || !field->a1111) return error;
+  const std::string ours = field->name + std::string(" ");
+  const bool named = error.message().starts_with(ours);
+  return {field->a1111,
+          named ? fmt::format("{} {}", field->a1111, error.message().substr(ours.size())) : error.message()};
 }
 
 bool IsOff(const Json& value) {
@@ -65,8 +56,8 @@ void CheckModel(const Json& options, const Pipeline& pipeline) {
 
 Json OurSettings(const Fields& fields, const Json& body) {
   Json settings = Json::object();
-  for (const auto& [theirs, ours] : kNames) {
-    if (body.contains(theirs)) settings[ours] = body[theirs];
+  for (const options::Field& field : options::Fields()) {
+    if (field.a1111 && body.contains(field.a1111)) settings[field.name] = body[field.a1111];
   }
   const int64_t most = RequestLimits().n;
   const int64_t pictures =
@@ -145,9 +136,10 @@ JobPictures PicturesOf(const Fields& fields) {
   const Json* list = fields.Find("init_images");
   if (!list || !list->is_array() || list->size() != 1) fields.Refuse("init_images", "a list of one picture");
   JobPictures pictures;
-  pictures.init_name = "init_images[0]";
-  pictures.init_image = DecodePictureText(pictures.init_name, list->front());
-  if (const Json* mask = fields.Find("mask")) pictures.mask = DecodePictureText("mask", *mask);
+  const std::string name = "init_images[0]";
+  pictures.names["init_image"] = name;
+  pictures.files["init_image"] = {DecodeFileText(name, list->front())};
+  if (const Json* mask = fields.Find("mask")) pictures.files["mask"] = {DecodeFileText("mask", *mask)};
   pictures.invert_mask = fields.Whole("inpainting_mask_invert", 0, 1).value_or(0) == 1;
   constexpr int64_t kResize = 0, kCropAndResize = 1, kFill = 2, kLatentUpscale = 3;
   const int64_t mode = fields.Whole("resize_mode", kResize, kLatentUpscale).value_or(kResize);

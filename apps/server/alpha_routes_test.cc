@@ -85,7 +85,7 @@ TEST_F(AlphaRoutes, PicturesThatAreSentKeepIt) {
   Image wide{4, 1, {}, 4};
   for (int i = 0; i < 16; ++i) wide.pixels.push_back(static_cast<uint8_t>(i));
   JobPictures pictures;
-  pictures.init_image = EncodePng(wide);
+  pictures.files["init_image"] = {EncodePng(wide)};
   pictures.crop_to_size = true;
   const Json square = {{"prompt", "x"}, {"width", 16}, {"height", 16}};
   const Image cropped = MakeJobRequest(Fields(square), pictures, pipeline).request.init_image.value();

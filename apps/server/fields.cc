@@ -84,19 +84,6 @@ std::optional<double> Fields::Number(const std::string& name) const {
   return value->get<double>();
 }
 
-std::vector<double> Fields::Numbers(const std::string& name, int64_t most) const {
-  const Json* list = Find(name);
-  if (!list) return {};
-  const std::string allowed = fmt::format("a list of 1 to {} finite numbers", most);
-  if (!list->is_array() || list->empty() || static_cast<int64_t>(list->size()) > most) Refuse(name, allowed);
-  std::vector<double> numbers;
-  for (const Json& number : *list) {
-    if (!number.is_number() || !std::isfinite(number.get<double>())) Refuse(name, allowed);
-    numbers.push_back(number.get<double>());
-  }
-  return numbers;
-}
-
 std::optional<bool> Fields::Flag(const std::string& name) const {
   const Json* value = Find(name);
   if (!value) return std::nullopt;

@@ -41,8 +41,6 @@ class Fields {
   std::optional<std::string> Text(const std::string& name, size_t max_bytes) const;
   std::optional<int64_t> Whole(const std::string& name, int64_t least, int64_t most) const;  // 20 and 20.0
   std::optional<double> Number(const std::string& name) const;  // finite; who uses it knows the range
-  // A list of finite numbers, `most` at most; empty where there is none.
-  std::vector<double> Numbers(const std::string& name, int64_t most) const;
   std::optional<bool> Flag(const std::string& name) const;
   std::optional<std::string> OneOf(const std::string& name,
                                    std::initializer_list<std::string_view> allowed) const;

@@ -78,23 +78,6 @@ TEST(Fields, NumbersFlagsAndChoices) {
   Refusal([&] { Fields(infinite).Number("y"); });
 }
 
-TEST(Fields, ListsOfNumbers) {
-  const Json body = {
-      {"x", {1, 0.5}}, {"none", nullptr}, {"one", 1}, {"empty", Json::array()}, {"text", {1, "2"}}};
-  const Fields fields(body);
-  EXPECT_THAT(fields.Numbers("x", 2), testing::ElementsAre(1.0, 0.5));
-  EXPECT_THAT(fields.Numbers("none", 2), testing::IsEmpty());
-  EXPECT_THAT(fields.Numbers("absent", 2), testing::IsEmpty());
-  EXPECT_EQ(Refusal([&] { fields.Numbers("x", 1); }),
-            "x must be a list of 1 to 1 finite numbers, not a list of 2");
-  for (const char* name : {"one", "empty", "text"})
-    EXPECT_THAT(Refusal([&] { fields.Numbers(name, 9); }),
-                HasSubstr("must be a list of 1 to 9 finite numbers"))
-        << name;
-  const Json infinite = {{"x", {1, INFINITY}}};
-  Refusal([&] { Fields(infinite).Numbers("x", 9); });
-}
-
 TEST(Fields, Text) {
   const Json body = {{"ok", "caf\xc3\xa9"},
                      {"bytes", "\xc3"},

@@ -2,88 +2,42 @@
 
 #include <algorithm>
 #include <cmath>
-#include <functional>
 #include <random>
 #include <tuple>
 
 #include "core/fail.h"
-#include "files/base64.h"
 #include "files/numbers.h"
-#include "files/text.h"
+#include "options/json_form.h"
 #include "pipeline/pipeline_impl.h"
 #include "qwen_image/image_file.h"
 
 namespace qwen_image::server {
 namespace {
 
-// Decodes the pictures of a request within its budget of pixels.
-class PictureReader {
- public:
-  // The channels are the model's: what it cannot use is not kept while a job waits.
-  PictureReader(int64_t pixels, int64_t channels, std::vector<std::string>& notes)
-      : most_(pixels),
-        pixels_(pixels),
-        transparency_(channels == 4 ? Transparency::kKept : Transparency::kOnWhite),
-        notes_(notes) {}
-
-  Image Picture(const std::string& name, const std::string& file);
-  GreyImage Mask(const std::string& name, const std::string& file, bool is_hole);
-
- private:
-  template <typename Decode>
-  auto Read(const std::string& name, const Decode& decode) {
-    try {
-      auto file = decode();
-      pixels_ -= file.image.width * file.image.height;
-      for (const std::string& note : file.notes) notes_.push_back(name + ": " + note);
-      return std::move(file.image);
-    } catch (const Error& error) {
-      if (error.kind() != ErrorKind::kBadInput) throw;
-      std::string message = error.message();
-      const std::string left = std::to_string(pixels_);
-      if (pixels_ < most_ && message.find(left) != message.npos)
-        message += fmt::format(": all pictures of a request may have {} together, and {} of these are left",
-                               most_, left);
-      throw FieldError(name, message);
-    }
-  }
-
-  const int64_t most_;
-  int64_t pixels_;  // left
-  const Transparency transparency_;
-  std::vector<std::string>& notes_;
-};
-
-Image PictureReader::Picture(const std::string& name, const std::string& file) {
-  return Read(name, [&] { return DecodeImage(file, name, {.max_pixels = pixels_}, transparency_); });
+options::JsonRules RulesFor(const options::Field& field, const RequestLimits& limits) {
+  options::JsonRules rules{.seed_may_be_drawn = true, .most_undeclared = kHugeSide};
+  const bool is_list = std::holds_alternative<std::vector<double> GenerateRequest::*>(field.member);
+  if (is_list || field.name == std::string_view("steps")) rules.most = limits.steps;
+  return rules;
 }
 
-GreyImage PictureReader::Mask(const std::string& name, const std::string& file, bool is_hole) {
-  const MaskRule rule = is_hole ? MaskRule::kHole : MaskRule::kByColours;
-  return Read(name, [&] { return DecodeMask(file, name, {.max_pixels = pixels_}, rule); });
-}
-
-Margins ReadMargins(const Fields& fields) {
-  const char* name = "outpaint";
-  const char* allowed = "a list of four whole numbers: pixels to add at the left, top, right, bottom";
-  const Json* list = fields.Find(name);
-  if (!list) return {};
-  if (!list->is_array() || list->size() != 4) fields.Refuse(name, allowed);
-  int64_t sides[4];
-  for (size_t i = 0; i < 4; ++i) {
-    const Json& side = (*list)[i];
-    if (!side.is_number_integer() || side > kHugeSide || side < 0) fields.Refuse(name, allowed);
-    sides[i] = side.get<int64_t>();
+// All settings but data, and but "size".
+void ReadSettings(const Fields& fields, const RequestLimits& limits, GenerateRequest& request) {
+  if (!fields.Find("prompt"))
+    throw FieldError("prompt", "the prompt is missing: say in \"prompt\" what to draw");
+  if (!fields.Find("seed")) request.seed = std::random_device{}();
+  for (const options::Field& field : options::Fields()) {
+    const Json* value = fields.Find(field.name);
+    if (!value || options::IsData(field) || field.not_in.http) continue;
+    if (value->is_string()) CheckText(field.name, value->get_ref<const std::string&>(), limits.prompt_bytes);
+    const std::string allowed = options::SetFromJson(field, *value, RulesFor(field, limits), request);
+    if (!allowed.empty()) fields.Refuse(field.name, allowed);
   }
-  return {sides[0], sides[1], sides[2], sides[3]};
 }
 
 void ReadSize(const Fields& fields, GenerateRequest& request) {
-  constexpr int64_t kMost = kHugeSide;  // what is possible Pipeline::Check knows
-  request.width = fields.Whole("width", 0, kMost);
-  request.height = fields.Whole("height", 0, kMost);
   constexpr size_t kMaxBytes = 40;
-  const auto size = fields.Text("size", kMaxBytes);
+  const auto size = fields.Text(options::kSizeName, kMaxBytes);
   if (!size || *size == "auto") return;
   if (request.width || request.height)
     throw FieldError("size", "give either size or width and height, not both");
@@ -130,26 +84,17 @@ std::string SizeField(const Fields& fields, const GenerateRequest& request) {
 
 void ReadPictures(const JobPictures& pictures, const Pipeline& pipeline, const RequestLimits& limits,
                   JobRequest& job) {
-  if (static_cast<int64_t>(pictures.input_images.size()) > limits.images)
-    throw FieldError(pictures.input_name, fmt::format("{} input images are too many; at most {} are taken",
-                                                      pictures.input_images.size(), limits.images));
-  PictureReader reader(limits.image_pixels, pipeline.channels(), job.notes);
-  for (size_t i = 0; i < pictures.input_images.size(); ++i) {
-    job.request.input_images.push_back(
-        reader.Picture(fmt::format("{}[{}]", pictures.input_name, i), pictures.input_images[i]));
-  }
-  if (pictures.init_image) job.request.init_image = reader.Picture(pictures.init_name, *pictures.init_image);
-  if (pictures.mask) job.request.mask = reader.Mask("mask", *pictures.mask, pictures.mask_is_hole);
+  ReadFiles(pictures, pipeline, limits, job);
   if (pictures.invert_mask && job.request.mask) {
     for (uint8_t& value : job.request.mask->pixels) value = static_cast<uint8_t>(255 - value);
   }
   if (pictures.crop_to_size) CropToSize(job.request);
   const bool repairs = job.request.mask || job.request.outpaint.any();
   if (repairs && !job.request.init_image && job.request.input_images.empty())
-    throw FieldError(
-        job.request.mask ? "mask" : "outpaint",
-        fmt::format("{} changes a picture, and none came with it; send one in {} or {}",
-                    job.request.mask ? "mask" : "outpaint", pictures.init_name, pictures.input_name));
+    throw FieldError(job.request.mask ? "mask" : "outpaint",
+                     fmt::format("{} changes a picture, and none came with it; send one in {} or {}",
+                                 job.request.mask ? "mask" : "outpaint", pictures.NameOf("init_image"),
+                                 pictures.NameOf("input_images")));
 }
 
 // What Pipeline::Check says of a request, or nothing.
@@ -201,27 +146,25 @@ std::string FieldToBlame(const Fields& fields, const Pipeline& pipeline, Generat
                          const std::string& objection, const JobPictures& pictures) {
   for (auto [name, side] : {std::pair("width", &request.width), std::pair("height", &request.height)}) {
     const auto asked = std::exchange(*side, std::nullopt);
-    const bool to_blame = asked && !fields.Find("size") && !Objection(pipeline, request);
+    const bool to_blame = asked && !fields.Find(options::kSizeName) && !Objection(pipeline, request);
     *side = asked;
     if (to_blame) return name;
   }
-  const std::pair<std::string, std::function<void()>> without[] = {
-      {SizeField(fields, request), [&] { request.width = request.height = {}; }},
-      {"steps", [&] { request.steps = {}; }},
-      {"sigmas", [&] { request.sigmas = {}; }},
-      {"cfg", [&] { request.cfg = {}; }},
-      {"strength", [&] { request.strength = {}; }},
-      {"step_cache", [&] { request.step_cache = 0; }},
-      {"keep_size", [&] { request.keep_size = false; }},
-      {"background", [&] { request.background = {}; }},
-      {"outpaint", [&] { request.outpaint = {}; }},
-      {"mask", [&] { request.mask = {}; }},
-      {pictures.init_name, [&] { request.init_image = {}; }},
-      {pictures.input_name, [&] { request.input_images.clear(); }}};
-  for (const auto& [name, leave_out] : without) {
-    leave_out();
+  const auto changes_without = [&](auto&&... left_out) {
+    (options::Reset(left_out, request), ...);
     const auto other = Objection(pipeline, request);
-    if (!other || other->message() != objection) return name;
+    return !other || other->message() != objection;
+  };
+  const std::string size = SizeField(fields, request);
+  if (changes_without(*options::FindField("width"), *options::FindField("height"))) return size;
+  // Pictures last, the latest first: what is wrong with a setting may not show without them.
+  std::vector<const options::Field*> order, of_pictures;
+  for (const options::Field& field : options::Fields())
+    (options::ConcernsPictures(field) ? of_pictures : order).push_back(&field);
+  order.insert(order.end(), of_pictures.rbegin(), of_pictures.rend());
+  for (const options::Field* field : order) {
+    if (options::IsDefault(*field, request)) continue;
+    if (changes_without(*field)) return pictures.NameOf(field->name);
   }
   return "";
 }
@@ -230,67 +173,13 @@ Json TimeOrNull(int64_t milliseconds) { return milliseconds == 0 ? Json() : Json
 
 }  // namespace
 
-std::string DecodePictureText(const std::string& name, const Json& value) {
-  if (!value.is_string())
-    throw FieldError(name,
-                     fmt::format("{} must be a picture: its file as base64, or a data: URL with it", name));
-  std::string_view text = value.get_ref<const std::string&>();
-  if (text.starts_with("data:")) {
-    const size_t comma = text.substr(0, 200).find(',');
-    if (comma == text.npos || !text.substr(0, comma).ends_with(";base64"))
-      throw FieldError(name, fmt::format("{} is a data: URL without \";base64,\" at its start: {}", name,
-                                         Quoted(text.substr(0, 60))));
-    text.remove_prefix(comma + 1);
-  } else if (text.substr(0, 40).find("://") != text.npos) {
-    throw FieldError(
-        name,
-        fmt::format(
-            "{} is a URL, {}; this server fetches nothing: send the picture itself, as base64 or a data: URL",
-            name, Quoted(text.substr(0, 60))));
-  }
-  std::optional<std::string> file = DecodeBase64(text);
-  if (!file || file->empty())
-    throw FieldError(name,
-                     fmt::format("{} is not base64 of a picture (letters, digits, + and /, padded with =, no "
-                                 "line breaks): {}",
-                                 name, text.empty() ? "it is empty" : Quoted(text.substr(0, 40))));
-  return *std::move(file);
-}
-
-uint64_t SeedOf(const Fields& fields) {
-  const Json* seed = fields.Find("seed");
-  const bool is_signed = seed && seed->is_number_integer() && !seed->is_number_unsigned();
-  if (!seed || *seed == "random" || (is_signed && seed->get<int64_t>() == -1)) return std::random_device{}();
-  if (!seed->is_number_integer() || (is_signed && seed->get<int64_t>() < 0))
-    fields.Refuse("seed", "a whole number from 0 to 2^64 - 1, or -1 or \"random\"");
-  return seed->get<uint64_t>();
-}
-
 JobRequest MakeJobRequest(const Fields& settings, const JobPictures& pictures, const Pipeline& pipeline,
                           const RequestLimits& limits) {
   JobRequest job;
   GenerateRequest& request = job.request;
-  const auto prompt = settings.Text("prompt", limits.prompt_bytes);
-  if (!prompt) throw FieldError("prompt", "the prompt is missing: say in \"prompt\" what to draw");
-  request.prompt = *prompt;
-  request.negative_prompt = settings.Text("negative_prompt", limits.prompt_bytes);
+  ReadSettings(settings, limits, request);
   ReadSize(settings, request);
-  request.steps = settings.Whole("steps", 1, limits.steps);
-  request.sigmas = settings.Numbers("sigmas", limits.steps);
-  request.cfg = settings.Number("cfg");
-  request.seed = SeedOf(settings);
   job.count = settings.Whole("n", 1, limits.n).value_or(1);
-  request.strength = settings.Number("strength");
-  request.outpaint = ReadMargins(settings);
-  request.keep_size = settings.Flag("keep_size").value_or(false);
-  request.blend = settings.Flag("blend").value_or(true);
-  constexpr size_t kMaxColourBytes = 40;
-  request.background = settings.Text("background", kMaxColourBytes).value_or("");
-  request.step_cache = settings.Number("step_cache").value_or(0);
-  const std::string tiling = settings.OneOf("vae_tiling", {"auto", "on", "off"}).value_or("auto");
-  request.vae_tiling = tiling == "on"    ? GenerateRequest::Tiling::kOn
-                       : tiling == "off" ? GenerateRequest::Tiling::kOff
-                                         : GenerateRequest::Tiling::kAuto;
   ReadPictures(pictures, pipeline, limits, job);
   if (!request.blend && !request.mask && !request.outpaint.any())
     throw FieldError("blend",
@@ -307,21 +196,13 @@ JobRequest MakeJobRequest(const Fields& settings, const JobPictures& pictures, c
 
 JobRequest ParseJobRequest(const Json& body, const Pipeline& pipeline, const RequestLimits& limits) {
   const Fields fields(body);
-  fields.RefuseUnknown({"prompt",    "negative_prompt", "size",       "width",      "height",
-                        "steps",     "sigmas",          "cfg",        "seed",       "n",
-                        "strength",  "input_images",    "init_image", "mask",       "outpaint",
-                        "keep_size", "blend",           "background", "vae_tiling", "step_cache"});
-  JobPictures pictures;
-  if (const Json* list = fields.Find("input_images")) {
-    if (!list->is_array() || static_cast<int64_t>(list->size()) > limits.images)
-      fields.Refuse("input_images", fmt::format("a list of at most {} pictures", limits.images));
-    for (size_t i = 0; i < list->size(); ++i)
-      pictures.input_images.push_back(DecodePictureText(fmt::format("input_images[{}]", i), (*list)[i]));
+  const auto here = [](const options::Field& field) { return !field.not_in.http; };
+  std::vector<std::string_view> known = {options::kSizeName, "n"};
+  for (const options::Field& field : options::Fields()) {
+    if (here(field)) known.insert(known.end() - 2, field.name);
   }
-  if (const Json* picture = fields.Find("init_image"))
-    pictures.init_image = DecodePictureText("init_image", *picture);
-  if (const Json* picture = fields.Find("mask")) pictures.mask = DecodePictureText("mask", *picture);
-  return MakeJobRequest(fields, pictures, pipeline, limits);
+  fields.RefuseUnknown(known);
+  return MakeJobRequest(fields, PicturesIn(fields, limits, here), pipeline, limits);
 }
 
 Json JobJson(const Job& job) {

@@ -8,6 +8,7 @@
 
 #include "fields.h"
 #include "job.h"
+#include "job_pictures.h"
 
 namespace qwen_image::server {
 
@@ -23,34 +24,14 @@ struct RequestLimits {
   int64_t image_pixels = 32'000'000;
 };
 
-// The pictures of a request, as files.
-struct JobPictures {
-  std::vector<std::string> input_images;
-  std::optional<std::string> init_image, mask;
-  // What the request calls them, for messages.
-  std::string input_name = "input_images", init_name = "init_image";
-  // A mask with transparent parts is redrawn there, whatever its colours: OpenAI's rule. Otherwise see
-  // DecodeMask.
-  bool mask_is_hole = false;
-  bool invert_mask = false;
-  bool crop_to_size =
-      false;  // the middle of the initial image and its mask, in the shape of width and height
-};
-
 // The fields of POST /jobs. Throws FieldError where one field is to blame, else Error kUsage; nothing is left
 // unchecked that Pipeline::Check checks.
 JobRequest ParseJobRequest(const Json& body, const Pipeline& pipeline, const RequestLimits& limits = {});
 
-// The same from settings (all fields but the pictures) and pictures. Fields that it does not know are the
+// The same from settings and what came as files. Fields that it does not know are the
 // caller's business.
 JobRequest MakeJobRequest(const Fields& settings, const JobPictures& pictures, const Pipeline& pipeline,
                           const RequestLimits& limits = {});
-
-// A picture in JSON: base64, or a data: URL with base64. Throws Error kUsage, for other URLs too.
-std::string DecodePictureText(const std::string& name, const Json& value);
-
-// A number, or -1, "random" or absent for one that is drawn.
-uint64_t SeedOf(const Fields& fields);
 
 Json JobJson(const Job& job);
 

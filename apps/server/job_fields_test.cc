@@ -49,6 +49,8 @@ TEST(JobFields, EveryFieldArrives) {
                                 {"seed", 18446744073709551615ull},
                                 {"n", 3},
                                 {"vae_tiling", "on"},
+                                {"max_sequence_length", 9},
+                                {"reference_special_tokens", true},
                                 {"step_cache", 0.1}});
   const GenerateRequest& r = job.request;
   EXPECT_EQ(r.prompt, "two stars");
@@ -61,7 +63,9 @@ TEST(JobFields, EveryFieldArrives) {
   EXPECT_EQ(job.count, 3);
   EXPECT_EQ(r.vae_tiling, GenerateRequest::Tiling::kOn);
   EXPECT_EQ(r.step_cache, 0.1);
-  EXPECT_FALSE(r.reference_special_tokens);
+  EXPECT_EQ(r.max_sequence_length, 9);
+  EXPECT_TRUE(r.reference_special_tokens);
+  EXPECT_THAT(Refusal({{"resume_folder", "/tmp"}}), HasSubstr("\"resume_folder\" is not known"));
 }
 
 TEST(JobFields, SigmasAreTheSteps) {
@@ -291,11 +295,11 @@ TEST(JobFields, MasksOfOpenAiAreTransparentWhereTheyRedraw) {
   Image red = Plain(16, 16, 0);
   const Json settings = {{"prompt", "x"}};
   JobPictures pictures;
-  pictures.input_images = {EncodePng(red)};
+  pictures.files["input_images"] = {EncodePng(red)};
   // RGBA, 2 × 1, drawn with Pillow: opaque white, transparent white.
   const std::string clear_white = *DecodeBase64(
       "iVBORw0KGgoAAAANSUhEUgAAAAIAAAABCAYAAAD0In+KAAAAEUlEQVR4nGP8////fwYGBkYAGfkD/3ZDTbIAAAAASUVORK5CYII=");
-  pictures.mask = clear_white;
+  pictures.files["mask"] = {clear_white};
   pictures.mask_is_hole = true;
   EXPECT_THAT(MakeJobRequest(Fields(settings), pictures, Tiny()).request.mask->pixels, ElementsAre(0, 255));
   pictures.mask_is_hole = false;
@@ -310,7 +314,7 @@ TEST(JobFields, PicturesAreCroppedToTheSizesShape) {
   for (size_t i = 0; i < image.pixels.size(); ++i)
     image.pixels[i] = static_cast<uint8_t>(255 - i / 3 % 6 * 51);
   JobPictures pictures;
-  pictures.init_image = pictures.mask = EncodePng(image);
+  pictures.files["init_image"] = pictures.files["mask"] = {EncodePng(image)};
   pictures.crop_to_size = true;
   const auto make = [&](const Json& size) {
     Json settings = {{"prompt", "x"}};
@@ -336,8 +340,8 @@ TEST(JobFields, PicturesAreCroppedToTheSizesShape) {
 
 TEST(JobFields, AMaskIsInvertedBeforeItIsChecked) {
   JobPictures pictures;
-  pictures.init_image = EncodePng(Plain(64, 64, 100));
-  pictures.mask = EncodePng(Plain(64, 64, 0));
+  pictures.files["init_image"] = {EncodePng(Plain(64, 64, 100))};
+  pictures.files["mask"] = {EncodePng(Plain(64, 64, 0))};
   const Json settings = {{"prompt", "x"}};
   EXPECT_THROW(MakeJobRequest(Fields(settings), pictures, Tiny()), FieldError);
   pictures.invert_mask = true;

@@ -11,20 +11,53 @@
 namespace qwen_image::server {
 namespace {
 
-// Fields of OpenAI's, and those of ours that a client may add (extra_body in the official one).
-// clang-format off
-const std::vector<std::string_view> kKnown = {
-    "prompt", "model", "n", "size", "response_format", "user", "quality", "style", "moderation", "input_fidelity",
-    "background", "output_format", "output_compression", "stream", "partial_images",
-    "seed", "steps", "sigmas", "cfg", "negative_prompt", "strength", "keep_size", "blend", "step_cache"};
-// Fields of a form are all text; these are meant as JSON.
-const std::vector<std::string_view> kNotText = {
-    "n", "output_compression", "stream", "partial_images", "seed", "steps", "sigmas", "cfg", "strength", "keep_size",
-    "blend", "step_cache"};
-// clang-format on
+// OpenAI's own fields; those that a client may add (extra_body in the official one) are our settings.
+const std::vector<std::string_view> kTheirs = {"prompt",
+                                               "model",
+                                               "n",
+                                               "size",
+                                               "response_format",
+                                               "user",
+                                               "quality",
+                                               "style",
+                                               "moderation",
+                                               "input_fidelity",
+                                               "background",
+                                               "output_format",
+                                               "output_compression",
+                                               "stream",
+                                               "partial_images"};
+// Fields of a form are all text; these of OpenAI's are meant as JSON.
+const std::vector<std::string_view> kTheirNumbers = {"n", "output_compression", "stream", "partial_images"};
 
 bool Contains(const std::vector<std::string_view>& list, std::string_view name) {
   return std::find(list.begin(), list.end(), name) != list.end();
+}
+
+bool IsHere(const options::Field& field) { return !field.not_in.http && !field.not_in.openai; }
+
+std::vector<std::string_view> KnownFields() {
+  std::vector<std::string_view> known = kTheirs;
+  for (const options::Field& field : options::Fields()) {
+    if (IsHere(field) && !Contains(known, field.name)) known.push_back(field.name);
+  }
+  return known;
+}
+
+// What the field of a form is meant as.
+enum class FormKind { kText, kScalar, kList };
+
+FormKind KindOf(std::string_view name) {
+  const options::Field* field = options::FindField(name);
+  if (!field) return Contains(kTheirNumbers, name) ? FormKind::kScalar : FormKind::kText;
+  const GenerateRequest request;
+  return options::VisitValue(*field, request, [](const auto& value) {
+    using Value = std::decay_t<decltype(value)>;
+    if (std::is_same_v<Value, std::vector<double>> || std::is_same_v<Value, Margins>) return FormKind::kList;
+    const bool scalar = std::is_arithmetic_v<Value> || std::is_same_v<Value, std::optional<int64_t>> ||
+                        std::is_same_v<Value, std::optional<double>>;
+    return scalar ? FormKind::kScalar : FormKind::kText;
+  });
 }
 
 // What is asked for but does not exist here must not be passed over; what has no bearing on the picture may.
@@ -94,12 +127,13 @@ HttpResponse DataReply(const HttpRequest& request, const Jobs& jobs, const Job& 
                        {"size", fmt::format("{}x{}", job.width, job.height)}});
 }
 
-Reply Draw(const HttpRequest& request, const Json& settings, const JobPictures& pictures,
-           const Pipeline& pipeline, Jobs& jobs) {
+Reply Draw(const HttpRequest& request, const Json& settings, JobPictures pictures, const Pipeline& pipeline,
+           Jobs& jobs) {
   const Fields fields(settings);
-  fields.RefuseUnknown(kKnown);
+  fields.RefuseUnknown(KnownFields());
   CheckOpenAiFields(fields, pipeline);
   const ReplyForm form = FormOf(fields);
+  pictures.files.merge(PicturesIn(fields, RequestLimits(), IsHere).files);
   const Json ours = WithOurBackground(settings, pipeline);
   JobRequest job = MakeJobRequest(Fields(ours), pictures, pipeline);
   return DrawAndReply(request, jobs, std::move(job),
@@ -110,9 +144,10 @@ Reply Draw(const HttpRequest& request, const Json& settings, const JobPictures& 
 
 // A form's field as JSON. What cannot be read as that stays text, and is refused as such by its name.
 Json FieldValue(const FormPart& part) {
-  if (!Contains(kNotText, part.name)) return std::string(part.contents);
+  const FormKind kind = KindOf(part.name);
+  if (kind == FormKind::kText) return std::string(part.contents);
   constexpr size_t kMaxBytes = 40, kMaxListBytes = 4000;
-  const bool is_list = part.name == "sigmas";
+  const bool is_list = kind == FormKind::kList;
   const Json value = part.contents.size() > (is_list ? kMaxListBytes : kMaxBytes)
                          ? Json()
                          : Json::parse(part.contents, nullptr, false);
@@ -127,14 +162,15 @@ Reply Edit(const HttpRequest& request, const Pipeline& pipeline, Jobs& jobs) {
          Quoted(request.content_type));
   Json settings = Json::object();
   JobPictures pictures;
-  pictures.input_name = pictures.init_name = "image";
+  pictures.names = {{"input_images", "image"}, {"init_image", "image"}};
+  std::vector<std::string>& images = pictures.files["input_images"];
   pictures.mask_is_hole = true;
   for (const FormPart& part : ParseMultipart(request.content_type, request.body)) {
     const bool is_image = part.name == "image" || part.name == "image[]";
     if (is_image) {
-      pictures.input_images.emplace_back(part.contents);
-    } else if (part.name == "mask" && !pictures.mask) {
-      pictures.mask = part.contents;
+      images.emplace_back(part.contents);
+    } else if (part.name == "mask" && !pictures.files.contains("mask")) {
+      pictures.files["mask"].emplace_back(part.contents);
     } else if (settings.contains(part.name) || part.name == "mask") {
       Fail(ErrorKind::kUsage, "the form has the field {} twice", Quoted(part.name));
     } else {
@@ -142,13 +178,10 @@ Reply Edit(const HttpRequest& request, const Pipeline& pipeline, Jobs& jobs) {
       settings[part.name] = FieldValue(part);
     }
   }
-  if (pictures.input_images.empty())
+  if (images.empty())
     Fail(ErrorKind::kUsage, "there is nothing to edit: send a picture in the form's field \"image\"");
   // A model that was not made for editing can still begin with a picture.
-  if (!pipeline.edits() && pictures.input_images.size() == 1) {
-    pictures.init_image = std::move(pictures.input_images.front());
-    pictures.input_images.clear();
-  }
+  if (!pipeline.edits() && images.size() == 1) pictures.files["init_image"] = std::exchange(images, {});
   return Draw(request, settings, pictures, pipeline, jobs);
 }
 

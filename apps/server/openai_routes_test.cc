@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 
 #include "files/base64.h"
+#include "options/testing.h"
 #include "qwen_image/image_file.h"
 #include "routes_testing.h"
 
@@ -113,6 +114,27 @@ TEST_F(OpenAiRoutes, Sigmas) {
   EXPECT_THAT(jobs_.List().front().sigmas, testing::ElementsAre(1, 0.6, 0.2));
   EXPECT_THAT(Refusal(Form({{"prompt", "x"}, {"@image", kPicture}, {"sigmas", "0.5"}})),
               HasSubstr("sigmas must be a list"));
+}
+
+// Additional fields are those that are declared, in JSON and in forms.
+TEST_F(OpenAiRoutes, SettingsAreAdditionalFields) {
+  const options::ScopedField trial({.name = "trial_share",
+                                    .member = &GenerateRequest::step_cache,
+                                    .decides = options::Decides::kLatents,
+                                    .recorded = options::Recorded::kIfSet,
+                                    .help = "A trial"});
+  EXPECT_EQ(Generate({{"trial_share", 0.1}, {"vae_tiling", "on"}, {"max_sequence_length", 9}}).status, 200);
+  EXPECT_THAT(RefusalOf({{"trial_share", "x"}}), HasSubstr("trial_share must be a finite number"));
+  EXPECT_EQ(Ask(Form({{"prompt", "x"},
+                      {"@image", kPicture},
+                      {"steps", "1"},
+                      {"trial_share", "0.1"},
+                      {"outpaint", "[0, 16, 0, 16]"},
+                      {"vae_tiling", "on"}}))
+                .status,
+            200);
+  EXPECT_THAT(RefusalOf({{"resume_folder", "/tmp"}}), HasSubstr("\"resume_folder\" is not known"));
+  EXPECT_THAT(RefusalOf({{"init_image", "x"}}), HasSubstr("\"init_image\" is not known"));
 }
 
 TEST_F(OpenAiRoutes, BodiesAndMethods) {

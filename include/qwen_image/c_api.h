@@ -84,7 +84,7 @@ QWEN_IMAGE_API qwen_image_status qwen_image_options_set_prompt_cache(qwen_image_
 /* Takes a part from another file or folder. */
 QWEN_IMAGE_API qwen_image_status qwen_image_options_set_part(qwen_image_options* options, int part,
                                                              const char* path);
-/* "qwen-image", "edit", "edit-2509", "edit-2511": where nothing in the files tells. */
+/* "qwen-image", "edit", "edit-2509", "edit-2511", "2.1", "2.1-turbo": where nothing in the files tells. */
 QWEN_IMAGE_API qwen_image_status qwen_image_options_set_variant(qwen_image_options* options,
                                                                 const char* variant);
 QWEN_IMAGE_API qwen_image_status qwen_image_options_add_lora(qwen_image_options* options, const char* path,
@@ -184,6 +184,19 @@ QWEN_IMAGE_API qwen_image_status qwen_image_request_set_latents(qwen_image_reque
  * killed goes on. See qwen_image_picture_remove_resume_state. */
 QWEN_IMAGE_API qwen_image_status qwen_image_request_set_resume_folder(qwen_image_request* request,
                                                                       const char* folder);
+
+/* Any setting by its name: docs/options.md lists them, as do the functions below. `value` is written as on
+ * the command line: ("step_cache", "0.1"), ("outpaint", "0,64,0,64"), ("vae_tiling", "on"), ("keep_size",
+ * "true"). Pictures, masks and latents have functions of their own, above. */
+QWEN_IMAGE_API qwen_image_status qwen_image_request_set(qwen_image_request* request, const char* name,
+                                                        const char* value);
+/* The same for a setting that is a number, or true or false (1, 0). */
+QWEN_IMAGE_API qwen_image_status qwen_image_request_set_number(qwen_image_request* request, const char* name,
+                                                               double value);
+/* All settings, for programs that offer them: `index` is below the count, else "". */
+QWEN_IMAGE_API int64_t qwen_image_setting_count(void);
+QWEN_IMAGE_API const char* qwen_image_setting_name(int64_t index);
+QWEN_IMAGE_API const char* qwen_image_setting_help(int64_t index);
 
 typedef enum qwen_image_stage {
   QWEN_IMAGE_ENCODE_PROMPT = 0,

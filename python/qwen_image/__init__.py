@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Callable, Iterable, Sequence, Union
 import numpy as np
 from PIL import Image
 
-from . import _arguments, _core, _pixels
+from . import _arguments, _core, _pixels, _settings
 from ._core import Defaults, Progress, __version__
 from ._errors import BadInputError, CannotWriteError, Error, Interrupted, OutOfMemoryError, UsageError
 
@@ -68,7 +68,10 @@ class Picture:
         self.alignment: dict[str, float] | None = drawn.alignment
         """How it lies over the picture that it was made from: shift_x, shift_y (pixels), scale_x, scale_y (per cent),
         confidence (0 to 1), uncertainty (pixels). None without such a picture, or if it cannot be told."""
+        self.steps_resumed: int = drawn.steps_resumed
+        """Steps that an earlier run finished (resume_folder)."""
         self._png_text: dict[str, str] = drawn.png_text
+        self._resume_file: Path = drawn.resume_file
 
     @property
     def width(self) -> int:
@@ -88,6 +91,10 @@ class Picture:
         if Path(_arguments.path(path, "path")).suffix.lower() not in (".png", ""):
             raise UsageError(f"{os.fspath(path)}: pictures are written as PNG; for others there is picture.image.save()")
         _core.write_png(path, _pixels.pixels(self.array, "array"), self._png_text)
+
+    def remove_resume_state(self) -> None:
+        """When the picture is safe, or not wanted any more: removes its run's state from resume_folder, if there is one."""
+        _core.remove_resume_state(self._resume_file)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
         array = self.array if dtype is None else self.array.astype(dtype, copy=False)
@@ -129,10 +136,6 @@ class Pipeline:
         prompt_cache: a folder where embeddings of prompts are kept for later processes. device: "cpu", or with MLX
         "gpu" or "mlx-cpu"; "auto" is a GPU where there is one, else the CPU.
         """
-        if precision not in ("fast", "exact"):
-            raise UsageError(f'precision is {precision!r}; expected is "fast" or "exact"')
-        if device not in _core.Device.__members__:
-            raise UsageError(f"device is {device!r}; expected is one of {', '.join(_core.Device.__members__)}")
         files = _core.ModelFiles()
         parts = {
             "transformer": transformer,
@@ -153,8 +156,8 @@ class Pipeline:
             files.add_lora(file, scale)
         options = _core.PipelineOptions()
         options.threads = _arguments.whole(threads, "threads", 0, _core.MAX_THREADS)
-        options.set_exact(precision == "exact")
-        options.device = _core.Device.__members__[device]
+        options.precision = _arguments.one_of(precision, "precision", _core.Precision.__members__)
+        options.device = _arguments.one_of(device, "device", _core.Device.__members__)
         options.check_memory = _arguments.truth(check_memory, "check_memory")
         if prompt_cache is not None:
             options.prompt_cache = _arguments.path(prompt_cache, "prompt_cache")
@@ -167,7 +170,7 @@ class Pipeline:
 
     @property
     def variant(self) -> str:
-        """ "qwen-image", "edit", "edit-2509", "edit-2511"; empty where the files do not tell."""
+        """ "qwen-image", "edit", "edit-2509", "edit-2511", "2.1", "2.1-turbo"; empty where the files do not tell."""
         return self._pipeline.variant
 
     @property
@@ -186,6 +189,7 @@ class Pipeline:
 
     def generate(
         self,
+        # Settings: written by `./run options`.
         prompt: str,
         negative_prompt: str | None = None,
         width: int | None = None,
@@ -194,16 +198,22 @@ class Pipeline:
         cfg: float | None = None,
         seed: int = 0,
         *,
+        sigmas: Sequence[float] | None = None,
+        latents: np.ndarray | None = None,
         input_images: Sequence[AnyPicture] = (),
         init_image: AnyPicture | None = None,
         mask: AnyPicture | None = None,
-        strength: float | None = None,
         outpaint: tuple[int, int, int, int] | None = None,
-        keep_size: bool = False,
+        strength: float | None = None,
         blend: bool = True,
+        keep_size: bool = False,
         background: str | None = None,
-        sigmas: Sequence[float] | None = None,
+        max_sequence_length: int = 512,
+        reference_special_tokens: bool = False,
+        vae_tiling: str = "auto",
         step_cache: float = 0.0,
+        resume_folder: PathLike | None = None,
+        # End of the settings.
         progress: Callable[[Progress], object] | None = None,
         preview: Callable[[np.ndarray], object] | None = None,
     ) -> Picture:
@@ -216,40 +226,16 @@ class Pipeline:
 
         background: a colour to lay the picture on, "#rrggbb" or a name ("white"); "transparent" keeps it as it is
         drawn, as does None, and is refused by models without alpha. sigmas: the noise levels to draw with instead of the
-        model's own, falling from at most 1, without the last 0; their number is the number of steps.
+        model's own, falling from at most 1, without the last 0; their number is the number of steps. latents: noise to
+        begin with, float32, instead of the seed's. resume_folder: where the state after every step is kept, so that the
+        same call goes on after the process was killed; see Picture.remove_resume_state. docs/options.md has all of them.
 
         progress is called several times a step with a Progress, at the very end with the fraction 1 of "decode"; preview
         after every step but the last with a small uint8 array like the picture's. What they raise stops the drawing and
         comes out of generate unchanged.
         """
-        request = _core.Request()
-        request.prompt = _arguments.text(prompt, "prompt")
-        if negative_prompt is not None:
-            request.negative_prompt = _arguments.text(negative_prompt, "negative_prompt")
-        for name, value in (("width", width), ("height", height), ("steps", steps)):
-            if value is not None:
-                setattr(request, name, _arguments.whole(value, name))
-        for name, value in (("cfg", cfg), ("strength", strength)):
-            if value is not None:
-                setattr(request, name, _arguments.number(value, name))
-        request.seed = _arguments.whole(seed, "seed", 0, 2**64 - 1)
-        request.keep_size = _arguments.truth(keep_size, "keep_size")
-        request.blend = _arguments.truth(blend, "blend")
-        request.step_cache = _arguments.number(step_cache, "step_cache")
-        if background is not None:
-            request.background = _arguments.text(background, "background")
-        if sigmas is not None:
-            request.sigmas = _arguments.numbers_of(sigmas, "sigmas")
-        if isinstance(input_images, (str, os.PathLike, Image.Image, np.ndarray, Picture)):
-            raise TypeError("input_images is one picture; expected is a list of pictures")
-        for i, picture in enumerate(_arguments.several(input_images, "input_images", "a list of pictures")):
-            request.add_input_image(_pixels.pixels(picture, f"input_images[{i}]"))
-        if init_image is not None:
-            request.set_init_image(_pixels.pixels(init_image, "init_image"))
-        if mask is not None:
-            request.set_mask(_pixels.grey(mask, "mask"))
-        if outpaint is not None:
-            request.set_outpaint(*_arguments.margins(outpaint, "outpaint"))
+        given = dict(locals())
+        request = _settings.request(given)
         on_progress, on_preview = _arguments.callback(progress, "progress"), _arguments.callback(preview, "preview")
         return Picture(self._pipeline.generate(request, on_progress, on_preview))
 

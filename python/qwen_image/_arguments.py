@@ -55,6 +55,12 @@ def truth(value: Any, name: str) -> bool:
     return bool(value)
 
 
+def one_of(value: Any, name: str, members: Mapping[str, Any]) -> Any:
+    if not isinstance(value, str) or value not in members:
+        raise UsageError(f"{name} is {value!r}; expected is one of {', '.join(members)}")
+    return members[value]
+
+
 def path(value: Any, name: str) -> str | os.PathLike[str]:
     if not isinstance(value, (str, os.PathLike)):
         raise _wrong(value, name, "a str or a pathlib.Path")

@@ -1,5 +1,6 @@
 import os
-from typing import Callable, Optional, Union
+from pathlib import Path
+from typing import Callable, ClassVar, Optional, Sequence, Union
 
 import numpy as np
 
@@ -7,6 +8,14 @@ _Path = Union[str, os.PathLike[str]]
 
 __version__: str
 MAX_THREADS: int
+SETTINGS: dict[str, str]
+
+class Device:
+    # Also "mlx-cpu", which is no name that Python could write here.
+    auto: ClassVar[Device]
+    cpu: ClassVar[Device]
+    gpu: ClassVar[Device]
+    __members__: ClassVar[dict[str, Device]]
 
 class ModelFiles:
     model: _Path
@@ -19,12 +28,24 @@ class ModelFiles:
     def __init__(self) -> None: ...
     def add_lora(self, path: _Path, scale: float) -> None: ...
 
+class Precision:
+    exact: ClassVar[Precision]
+    fast: ClassVar[Precision]
+    __members__: ClassVar[dict[str, Precision]]
+
+class Tiling:
+    auto: ClassVar[Tiling]
+    on: ClassVar[Tiling]
+    off: ClassVar[Tiling]
+    __members__: ClassVar[dict[str, Tiling]]
+
 class PipelineOptions:
     threads: int
     check_memory: bool
+    precision: Precision
+    device: Device
     prompt_cache: _Path
     def __init__(self) -> None: ...
-    def set_exact(self, exact: bool) -> None: ...
 
 class Defaults:
     @property
@@ -41,6 +62,7 @@ class Defaults:
     def lightning(self) -> bool: ...
 
 class Request:
+    # Settings: written by `./run options`.
     prompt: str
     negative_prompt: Optional[str]
     width: Optional[int]
@@ -49,16 +71,22 @@ class Request:
     sigmas: list[float]
     cfg: Optional[float]
     seed: int
+    latents: np.ndarray
+    input_images: Sequence[np.ndarray]
+    init_image: np.ndarray
+    mask: np.ndarray
+    outpaint: Sequence[int]
     strength: Optional[float]
     blend: bool
     keep_size: bool
     background: str
+    max_sequence_length: int
+    reference_special_tokens: bool
+    vae_tiling: Tiling
     step_cache: float
+    resume_folder: _Path
+    # End of the settings.
     def __init__(self) -> None: ...
-    def add_input_image(self, pixels: np.ndarray) -> None: ...
-    def set_init_image(self, pixels: np.ndarray) -> None: ...
-    def set_mask(self, grey: np.ndarray) -> None: ...
-    def set_outpaint(self, left: int, top: int, right: int, bottom: int) -> None: ...
 
 class Progress:
     @property
@@ -97,6 +125,10 @@ class Picture:
     def alignment(self) -> Optional[dict[str, float]]: ...
     @property
     def png_text(self) -> dict[str, str]: ...
+    @property
+    def steps_resumed(self) -> int: ...
+    @property
+    def resume_file(self) -> Path: ...
     def array(self) -> np.ndarray: ...
 
 class Pipeline:
@@ -118,6 +150,7 @@ class Pipeline:
         on_preview: Optional[Callable[[np.ndarray], object]],
     ) -> Picture: ...
 
+def remove_resume_state(resume_file: _Path) -> None: ...
 def read_image(path: _Path) -> np.ndarray: ...
 def decode_image(data: bytes, where: str) -> np.ndarray: ...
 def read_mask(path: _Path) -> np.ndarray: ...

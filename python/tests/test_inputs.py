@@ -173,6 +173,9 @@ class Inputs(ModuleTest):
             ({"background": "pinkish"}, '"pinkish" is not a background'),
             ({"sigmas": [0.5, 1]}, "sigmas"),
             ({"sigmas": [1, 0.5], "steps": 3}, "2 sigmas are 2 steps"),
+            ({"vae_tiling": "sideways"}, "vae_tiling is 'sideways'; expected is one of auto, on, off"),
+            ({"latents": np.zeros((1, 2, 3), np.float32)}, "the initial latents have shape"),
+            ({"max_sequence_length": 0}, "maximum sequence length"),
         ]
         for settings, message in wrong:
             with self.subTest(settings=settings):
@@ -198,6 +201,8 @@ class Inputs(ModuleTest):
             ({"background": 7}, "background is a int: 7; expected is a str"),
             ({"sigmas": 7}, "sigmas is a int: 7; expected is a list of numbers"),
             ({"sigmas": [1, "0.5"]}, r"sigmas\[1\] is a str"),
+            ({"latents": "noise.npy"}, "latents is an array of <U9; expected are floats"),
+            ({"resume_folder": 7}, "resume_folder is a int: 7; expected is a str or a pathlib.Path"),
             ({"progress": 7}, "progress is a int: 7; expected is a function"),
             ({"preview": 7}, "preview is a int"),
         ]

@@ -28,6 +28,36 @@ class Pictures(ModuleTest):
         picture = self.pipeline.generate("a red circle", "blue", 64, 32, 2, 2.5, 7)
         np.testing.assert_array_equal(picture.array, np.asarray(Image.open(path)))
 
+    def test_every_setting_of_the_program(self):
+        program = os.environ.get("QWEN_IMAGE_PROGRAM")
+        if not program:
+            self.skipTest("the program is not at hand")
+        path, noise = self.folder / "program.png", self.folder / "noise.npy"
+        latents = np.random.default_rng(1).standard_normal((1, 8, 64), dtype=np.float32)
+        np.save(noise, latents)
+        arguments = "--size 64x32 --steps 2 --cfg 1 --vae-tiling on --max-sequence-length 2 --reference-special-tokens"
+        command = [program, "generate", "<|im_start|>a red circle", "-m", TINY, "-o", path, "--latents", noise]
+        subprocess.run([*command, *arguments.split(), "--no-prompt-cache", "-q"], check=True)
+        settings = {"vae_tiling": "on", "max_sequence_length": 2, "reference_special_tokens": True, "latents": latents}
+        picture = self.pipeline.generate("<|im_start|>a red circle", **SMALL, **settings)
+        np.testing.assert_array_equal(picture.array, np.asarray(Image.open(path)))
+
+    def test_a_run_that_was_stopped_goes_on(self):
+        def stop(progress):
+            if progress.stage == "denoise" and progress.step == 1:
+                raise KeyboardInterrupt
+
+        settings = {**SMALL, "steps": 3, "resume_folder": self.folder / "kept"}
+        with self.assertRaises(KeyboardInterrupt):
+            self.pipeline.generate("a red circle", progress=stop, **settings)
+        self.assertEqual(len(list((self.folder / "kept").iterdir())), 1)
+        picture = self.pipeline.generate("a red circle", **settings)
+        self.assertEqual(picture.steps_resumed, 1)
+        expected = self.pipeline.generate("a red circle", **{**SMALL, "steps": 3})
+        np.testing.assert_array_equal(picture.array, expected.array)
+        picture.remove_resume_state()
+        self.assertEqual(list((self.folder / "kept").iterdir()), [])
+
     def test_what_a_picture_gives(self):
         picture = self.pipeline.generate("a red circle", "blue", 64, 32, 2, 2.5, 2**64 - 1)
         self.assertEqual(picture.array.shape, (32, 64, 3))

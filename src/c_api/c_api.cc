@@ -1,6 +1,7 @@
 // Models for C; see request.cc for what is asked of them, and picture.cc for what they make.
 #include "qwen_image/c_api.h"
 
+#include <algorithm>
 #include <memory>
 #include <utility>
 
@@ -8,15 +9,18 @@
 #include "c_api/handles.h"
 #include "core/threads.h"
 #include "files/colour.h"
+#include "options/names.h"
 #include "qwen_image/truncation_guard.h"
 
 using qwen_image::CancelFlag;
+using qwen_image::Device;
 using qwen_image::ErrorKind;
 using qwen_image::Fail;
 using qwen_image::GenerateHooks;
 using qwen_image::Guarded;
 using qwen_image::Need;
 using qwen_image::NeedText;
+using qwen_image::Precision;
 
 namespace {
 
@@ -34,6 +38,14 @@ std::filesystem::path& PartOf(qwen_image::ModelFiles& files, int part) {
       return files.vision_encoder;
   }
   Fail(ErrorKind::kUsage, "{} is not a part of a model; see qwen_image_part", part);
+}
+
+// The numbers of C's enums are those of the C++ ones.
+template <typename Value>
+bool IsOneOf(int number) {
+  const auto& names = qwen_image::NamesOf<Value>();
+  return std::any_of(names.begin(), names.end(),
+                     [&](const auto& named) { return static_cast<int>(named.value) == number; });
 }
 
 // A callback that returns anything but 0 wants no more. C has no other way to stop, so it is asked while
@@ -101,20 +113,20 @@ qwen_image_status qwen_image_options_set_threads(qwen_image_options* options, in
 
 qwen_image_status qwen_image_options_set_precision(qwen_image_options* options, int precision) {
   return Guarded([&] {
-    if (precision != QWEN_IMAGE_EXACT && precision != QWEN_IMAGE_FAST)
+    static_assert(static_cast<int>(Precision::kExact) == QWEN_IMAGE_EXACT &&
+                  static_cast<int>(Precision::kFast) == QWEN_IMAGE_FAST);
+    if (!IsOneOf<Precision>(precision))
       Fail(ErrorKind::kUsage, "{} is not a precision; see qwen_image_precision", precision);
-    Need(options, "options").pipeline.precision =
-        precision == QWEN_IMAGE_EXACT ? qwen_image::Precision::kExact : qwen_image::Precision::kFast;
+    Need(options, "options").pipeline.precision = static_cast<Precision>(precision);
   });
 }
 
 qwen_image_status qwen_image_options_set_device(qwen_image_options* options, int device) {
-  using qwen_image::Device;
   return Guarded([&] {
-    constexpr Device kDevices[] = {Device::kAuto, Device::kCpu, Device::kGpu, Device::kMlxCpu};
-    if (device < QWEN_IMAGE_DEVICE_AUTO || device > QWEN_IMAGE_DEVICE_MLX_CPU)
+    static_assert(static_cast<int>(Device::kMlxCpu) == QWEN_IMAGE_DEVICE_MLX_CPU);
+    if (!IsOneOf<Device>(device))
       Fail(ErrorKind::kUsage, "{} is not a device; see qwen_image_device", device);
-    Need(options, "options").pipeline.device = kDevices[device];
+    Need(options, "options").pipeline.device = static_cast<Device>(device);
   });
 }
 

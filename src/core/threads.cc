@@ -37,7 +37,7 @@ struct ThreadPool::State {
   std::atomic<uint64_t> job{0};
   std::atomic<int> busy{0};
   std::atomic<bool> stop{false};
-  int looks = 0;  // how often
+  int looks = 0;  // LookOut tests its condition this many times
   std::exception_ptr error;
   std::vector<std::thread> workers;
 

@@ -7,20 +7,6 @@
 
 namespace qwen_image {
 
-std::string_view NameOf(Device device) {
-  switch (device) {
-    case Device::kAuto:
-      return "auto";
-    case Device::kCpu:
-      return "cpu";
-    case Device::kGpu:
-      return "gpu";
-    case Device::kMlxCpu:
-      return "mlx-cpu";
-  }
-  return "?";
-}
-
 DeviceInfo CpuInfo() {
   const std::string kernels =
       fmt::format("this program's own kernels ({}), {} threads", InstructionSet(), DefaultThreadCount());

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "ops/ops.h"
+#include "options/names.h"
 #include "qwen_image/qwen_image.h"
 
 namespace qwen_image {
@@ -19,8 +20,6 @@ struct DeviceInfo {
   std::string description;   // its name, or why it is not there
   int64_t memory_bytes = 0;  // that it may use; 0: unknown
 };
-
-std::string_view NameOf(Device device);  // "cpu", "gpu", "mlx-cpu"
 
 DeviceInfo CpuInfo();
 

@@ -62,8 +62,7 @@ std::string IdentityOf(const Pipeline::Impl& model, Component component) {
   if (identity.empty()) {
     if (component == Component::kVisionEncoder) model.model->conditioner().NeedVision();
     identity = Sha256(fmt::format("{} {} {} {}", EngineIdentity(), NameOf(model.device),
-                                  model.precision == Precision::kFast ? "fast" : "exact",
-                                  IdentityOf(*model.model->StoreOf(component))));
+                                  NameOf(model.precision), IdentityOf(*model.model->StoreOf(component))));
   }
   return identity;
 }

@@ -27,7 +27,7 @@ struct Pipeline::Impl {
   Precision precision;
   Device device;  // never kAuto
   std::unique_ptr<const Model> model;
-  mutable Turns turns;  // at what follows
+  mutable Turns turns;  // a thread must hold its turn to use the members below
   mutable ThreadPool pool;
   mutable PromptCache prompts;
   // Computed when first asked for: with resuming or a cache of prompts on disk.

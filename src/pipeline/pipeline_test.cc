@@ -8,6 +8,9 @@
 #include "files/json.h"
 #include "files/png.h"
 #include "files/testing.h"
+#include "options/field.h"
+#include "pipeline/pipeline_impl.h"
+#include "pipeline/resume.h"
 #include "qwen_image/qwen_image.h"
 
 namespace qwen_image {
@@ -73,6 +76,86 @@ TEST(Pipeline, SavedPicturesCarryTheirSettings) {
   request = SmallRequest();
   request.input_images = {image, image};
   EXPECT_EQ(record(request)["input_images"], Json({"given-1", "given-2"}));
+}
+
+std::string IdentityOf(const Pipeline& pipeline, const GenerateRequest& request) {
+  const Settings settings = pipeline.impl().Resolve(request);
+  return RunIdentity(pipeline.impl(), request, settings,
+                     ScheduleOf(pipeline.impl().model->traits().scheduler, settings));
+}
+
+// A run that was killed must not go on with pictures that are encoded in another way.
+TEST(Pipeline, TilingDecidesTheLatentsOfPictures) {
+  const Pipeline pipeline(kTiny);
+  GenerateRequest request = SmallRequest();
+  const auto with = [&](GenerateRequest::Tiling tiling) {
+    request.vae_tiling = tiling;
+    return std::pair(IdentityOf(pipeline, request), pipeline.RunId(request));
+  };
+  using Tiling = GenerateRequest::Tiling;
+  EXPECT_EQ(with(Tiling::kOn).first, with(Tiling::kOff).first) << "a picture from noise alone is not encoded";
+  EXPECT_NE(with(Tiling::kOn).second, with(Tiling::kOff).second) << "but decoded";
+  const Image image{32, 32, std::vector<uint8_t>(3 * 32 * 32, 99)};
+  request.init_image = image;
+  EXPECT_NE(with(Tiling::kOn).first, with(Tiling::kOff).first);
+  EXPECT_EQ(with(Tiling::kAuto).first, with(Tiling::kOff).first) << "so small a picture is not tiled";
+  request = SmallRequest();
+  request.input_images = {image};
+  EXPECT_NE(with(Tiling::kOn).first, with(Tiling::kOff).first);
+}
+
+// What each setting decides is what tells runs apart.
+TEST(Pipeline, EverySettingIsInTheIdentityAsDeclared) {
+  const Pipeline pipeline(kTiny);
+  const Image image{32, 32, std::vector<uint8_t>(3 * 32 * 32, 99)};
+  GenerateRequest base = SmallRequest();
+  base.cfg = 2;
+  base.init_image = image;
+  base.mask = GreyImage{1, 1, {255}};
+  const std::map<std::string, std::function<void(GenerateRequest&)>> changes = {
+      {"prompt", [](GenerateRequest& r) { r.prompt = "a star"; }},
+      {"negative_prompt", [](GenerateRequest& r) { r.negative_prompt = "blurry"; }},
+      {"width", [](GenerateRequest& r) { r.width = 48; }},
+      {"height", [](GenerateRequest& r) { r.height = 48; }},
+      {"steps", [](GenerateRequest& r) { r.steps = 3; }},
+      {"sigmas", [](GenerateRequest& r) { r.sigmas = {0.5}; }},
+      {"cfg", [](GenerateRequest& r) { r.cfg = 3; }},
+      {"seed", [](GenerateRequest& r) { r.seed = 1; }},
+      {"latents",
+       [](GenerateRequest& r) {
+         r.latents = InitialLatents{{1, 4, 64}, std::vector<float>(256, 1)};
+       }},
+      {"input_images",
+       [&](GenerateRequest& r) {
+         r.input_images = {image}, r.init_image.reset(), r.width.reset(), r.height.reset();
+       }},
+      {"init_image", [](GenerateRequest& r) { r.init_image->pixels[0] = 1; }},
+      {"mask", [](GenerateRequest& r) { r.mask->pixels[0] = 200; }},
+      {"outpaint", [](GenerateRequest& r) { r.outpaint.left = 16; }},
+      {"strength", [](GenerateRequest& r) { r.strength = 1; }},
+      {"blend", [](GenerateRequest& r) { r.blend = false; }},
+      {"keep_size",
+       [](GenerateRequest& r) {
+         r.keep_size = true, r.init_image = Image{33, 33, std::vector<uint8_t>(3 * 33 * 33, 99)};
+       }},
+      {"max_sequence_length", [](GenerateRequest& r) { r.max_sequence_length = 2; }},
+      {"reference_special_tokens", [](GenerateRequest& r) { r.reference_special_tokens = true; }},
+      {"vae_tiling", [](GenerateRequest& r) { r.vae_tiling = GenerateRequest::Tiling::kOn; }},
+      {"step_cache", [](GenerateRequest& r) { r.step_cache = 0.1; }},
+      {"resume_folder", [](GenerateRequest& r) { r.resume_folder = "x"; }}};
+  for (const options::Field& field : options::Fields()) {
+    SCOPED_TRACE(field.name);
+    if (field.name == std::string_view("background")) continue;  // of models with alpha only
+    ASSERT_TRUE(changes.contains(field.name)) << "say here how it can be changed";
+    GenerateRequest changed = base;
+    changes.at(field.name)(changed);
+    const bool nothing = field.decides == options::Decides::kNothing;
+    EXPECT_EQ(pipeline.RunId(changed) == pipeline.RunId(base), nothing);
+    if (field.decides == options::Decides::kLatents || field.decides == options::Decides::kLatentsOfSources)
+      EXPECT_NE(IdentityOf(pipeline, changed), IdentityOf(pipeline, base));
+    if (field.name == std::string_view("blend"))
+      EXPECT_EQ(IdentityOf(pipeline, changed), IdentityOf(pipeline, base)) << "the latents are the same";
+  }
 }
 
 TEST(Pipeline, TheLastReportOfProgressIsTheWhole) {

@@ -1,5 +1,6 @@
 #include "pipeline/resume.h"
 
+#include <algorithm>
 #include <charconv>
 
 #include "core/fail.h"
@@ -7,6 +8,7 @@
 #include "files/folder.h"
 #include "files/json.h"
 #include "files/output_file.h"
+#include "options/json_form.h"
 #include "pipeline/identity.h"
 #include "pipeline/kept_tensors.h"
 
@@ -45,22 +47,81 @@ std::string HashOf(const Pixels& image) {
   return fmt::format("{}x{} {}", image.width, image.height, HashOf(image.pixels));
 }
 
-// Of a request's pictures: their pixels and what is done with them.
-Json PicturesIdentity(const Pipeline::Impl& model, const GenerateRequest& request, const Settings& settings) {
-  Json json;
-  for (const Image& image : request.input_images) json["input_images"].push_back(HashOf(image));
-  if (!request.input_images.empty()) {
-    json["vision_encoder"] = IdentityOf(model, Component::kVisionEncoder);
-    json.update(model.model->EditIdentity());
+// The value of a setting; of data a hash.
+Json IdentityOf(const options::Field& field, const GenerateRequest& request) {
+  if (options::IsDefault(field, request) || !options::IsData(field)) return options::ToJson(field, request);
+  return options::VisitValue(
+      field, request,
+      options::ByType{[](const std::vector<Image>& images) {
+                        Json hashes = Json::array();
+                        for (const Image& image : images) hashes.push_back(HashOf(image));
+                        return hashes;
+                      },
+                      [](const std::optional<Image>& image) { return Json(HashOf(*image)); },
+                      [](const std::optional<GreyImage>& mask) { return Json(HashOf(*mask)); },
+                      [](const std::optional<InitialLatents>& latents) {
+                        return Json({{"values", HashOf(latents->values)}, {"shape", latents->shape}});
+                      },
+                      [](const auto&) { return Json(); }});
+}
+
+bool HasPictures(const GenerateRequest& request) {
+  return request.init_image || !request.input_images.empty();
+}
+
+// Where the model's own limit decides, all pictures may be encoded alike all the same.
+GenerateRequest::Tiling SettledTiling(const Geometry& geometry, const GenerateRequest& request,
+                                      const Settings& settings) {
+  using Tiling = GenerateRequest::Tiling;
+  std::vector<ImageSize> encoded = {{settings.width, settings.height}};
+  if (!settings.repairs && !settings.references.empty()) {
+    encoded.clear();
+    for (const EditInputSizes& sizes : settings.references) encoded.push_back(sizes.vae);
   }
-  if (request.init_image) json["init_image"] = HashOf(*request.init_image);
-  if (request.mask) json["mask"] = HashOf(*request.mask);
-  const Margins& margins = request.outpaint;
-  if (margins.any()) json["outpaint"] = {margins.left, margins.top, margins.right, margins.bottom};
-  if (settings.strength) json["strength"] = *settings.strength;
-  // The latents of pictures depend on the VAE.
-  if (!json.is_null()) json["vae"] = IdentityOf(*model.model->StoreOf(Component::kVae));
-  return json;
+  const auto tiled = std::count_if(encoded.begin(), encoded.end(), [&](const ImageSize& size) {
+    return geometry.TilesInput(request.vae_tiling, size);
+  });
+  return tiled == 0 ? Tiling::kOff : tiled == std::ssize(encoded) ? Tiling::kOn : Tiling::kAuto;
+}
+
+// The settings with all filled in that the model or another one of them decides, so that requests which draw
+// the same have the same identity. A setting that is not named here counts as it was given.
+GenerateRequest Settled(const Pipeline::Impl& model, const GenerateRequest& request,
+                        const Settings& settings) {
+  GenerateRequest settled = options::WithoutData(request);
+  settled.negative_prompt = settings.guided() ? std::optional(settings.negative_prompt) : std::nullopt;
+  settled.width = settings.width;
+  settled.height = settings.height;
+  settled.steps = settings.steps;
+  settled.sigmas = settings.sigmas;
+  settled.cfg = settings.guided() ? settings.cfg : 1;
+  if (request.latents) settled.seed = 0;
+  settled.strength = settings.strength;
+  settled.keep_size = false;  // the size of the result tells
+  settled.background = settings.background
+                           ? fmt::format("{} {} {}", settings.background->red, settings.background->green,
+                                         settings.background->blue)
+                           : "";
+  settled.vae_tiling = SettledTiling(model.geometry(), request, settings);
+  return settled;
+}
+
+// Adds the settings that decide one of these.
+void AddSettings(const GenerateRequest& request, const GenerateRequest& settled,
+                 std::initializer_list<options::Decides> what, Json& identity) {
+  for (const options::Field& field : options::Fields()) {
+    if (std::find(what.begin(), what.end(), field.decides) == what.end()) continue;
+    identity[field.name] = IdentityOf(field, options::IsData(field) ? request : settled);
+  }
+}
+
+// What turns pictures into latents, besides their pixels and the settings.
+void AddPictureWeights(const Pipeline::Impl& model, const GenerateRequest& request, Json& identity) {
+  if (!HasPictures(request)) return;
+  identity["vae"] = IdentityOf(*model.model->StoreOf(Component::kVae));
+  if (request.input_images.empty()) return;
+  identity["vision_encoder"] = IdentityOf(model, Component::kVisionEncoder);
+  identity["edit"] = model.model->EditIdentity();
 }
 
 // 0 if the file does not say.
@@ -76,44 +137,36 @@ int64_t StepsDone(const std::map<std::string, std::string>& metadata, int64_t st
 
 std::string RunIdentity(const Pipeline::Impl& model, const GenerateRequest& request, const Settings& settings,
                         const Schedule& schedule) {
-  Json json = {{"engine", EngineIdentity()},
-               {"text_encoder", IdentityOf(model, Component::kTextEncoder)},
-               {"transformer", IdentityOf(model, Component::kTransformer)},
-               {"loras", LoraIdentity(model.model->loras())},
-               {"input_ids", HashOf(TokenIds(model, request, request.prompt))},
-               {"max_sequence_length", request.max_sequence_length},
-               {"width", settings.width},
-               {"height", settings.height},
-               {"sigmas", HashOf(schedule.sigmas)},
-               {"timesteps", HashOf(schedule.timesteps)},
-               {"cfg", settings.guided() ? settings.cfg : 1},
-               {"step_cache", request.step_cache}};
+  using options::Decides;
+  Json identity = {{"engine", EngineIdentity()},
+                   {"text_encoder", IdentityOf(model, Component::kTextEncoder)},
+                   {"transformer", IdentityOf(model, Component::kTransformer)},
+                   {"loras", LoraIdentity(model.model->loras())},
+                   {"input_ids", HashOf(TokenIds(model, request, request.prompt))},
+                   {"schedule", HashOf(schedule.sigmas)},
+                   {"timesteps", HashOf(schedule.timesteps)}};
   if (settings.guided())
-    json["negative_input_ids"] = HashOf(TokenIds(model, request, settings.negative_prompt));
-  if (Json pictures = PicturesIdentity(model, request, settings); !pictures.is_null())
-    json["pictures"] = std::move(pictures);
-  if (request.latents) {
-    json["latents"] = HashOf(request.latents->values);
-    json["latents_shape"] = request.latents->shape;
-  } else {
-    json["seed"] = request.seed;
-  }
-  return json.dump();
+    identity["negative_input_ids"] = HashOf(TokenIds(model, request, settings.negative_prompt));
+  AddPictureWeights(model, request, identity);
+  const GenerateRequest settled = Settled(model, request, settings);
+  AddSettings(request, settled, {Decides::kLatents}, identity);
+  if (HasPictures(request)) AddSettings(request, settled, {Decides::kLatentsOfSources}, identity);
+  return identity.dump();
 }
 
 std::string Pipeline::RunId(const GenerateRequest& asked) const {
+  using options::Decides;
   const Turns::Turn turn(impl_->turns);
   const Settings settings = impl_->Resolve(asked);
   const std::optional<GenerateRequest> suited = WithPicturesOf(channels(), asked);
   const GenerateRequest& request = suited ? *suited : asked;
   const Schedule schedule = ScheduleOf(impl_->model->traits().scheduler, settings);
-  const std::optional<Colour>& colour = settings.background;
-  const std::string background =
-      colour ? fmt::format(" on {} {} {}", colour->red, colour->green, colour->blue) : "";
-  return Sha256(fmt::format("{} {} {} {}x{} {}{}", RunIdentity(*impl_, request, settings, schedule),
-                            IdentityOf(*impl_->model->StoreOf(Component::kVae)),
-                            impl_->geometry().Tiles(request.vae_tiling, {settings.width, settings.height}),
-                            settings.output_width, settings.output_height, request.blend, background));
+  Json identity = {{"latents", RunIdentity(*impl_, request, settings, schedule)},
+                   {"vae", IdentityOf(*impl_->model->StoreOf(Component::kVae))},
+                   {"tiled", impl_->geometry().Tiles(request.vae_tiling, {settings.width, settings.height})},
+                   {"size", {settings.output_width, settings.output_height}}};
+  AddSettings(request, Settled(*impl_, request, settings), {Decides::kPixels}, identity);
+  return Sha256(identity.dump());
 }
 
 ResumeFile::ResumeFile(const fs::path& folder, std::string identity, std::string prompt)

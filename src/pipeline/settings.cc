@@ -6,12 +6,11 @@
 #include "core/fail.h"
 #include "core/tensor.h"
 #include "files/text.h"
+#include "options/field.h"
 #include "pipeline/source.h"
 
 namespace qwen_image {
 namespace {
-
-constexpr int64_t kMaxSteps = 1000;
 
 int64_t NearestValidSide(int64_t side, const Geometry& g) {
   return std::clamp((side + g.side_multiple / 2) / g.side_multiple * g.side_multiple, g.side_multiple,
@@ -116,8 +115,6 @@ void ResolveSize(const GenerateRequest& request, const ModelTraits& model, std::
 void ResolveStrength(const GenerateRequest& request, Settings& s) {
   constexpr double kDefaultStrength = 0.6;
   s.strength = request.strength.value_or(request.outpaint.any() ? 1.0 : kDefaultStrength);
-  if (!(*s.strength >= 0 && *s.strength <= 1))
-    Fail(ErrorKind::kUsage, "the strength must be a number from 0 to 1, not {}", *s.strength);
   const auto steps = static_cast<double>(s.steps);
   s.first_step = static_cast<int64_t>(std::max(steps - std::min(steps * *s.strength, steps), 0.0));
   if (s.steps_run() < 1)
@@ -135,8 +132,6 @@ void ResolveSteps(const GenerateRequest& request, const ModelTraits& model, Sett
   }
   const auto given = static_cast<int64_t>(s.sigmas.size());
   s.steps = request.steps.value_or(given > 0 ? given : model.defaults.steps);
-  if (s.steps < 1 || s.steps > kMaxSteps)
-    Fail(ErrorKind::kUsage, "steps must be from 1 to {}, not {}", kMaxSteps, s.steps);
   if (given == 0 || s.steps == given) return;
   if (!request.sigmas.empty())
     Fail(ErrorKind::kUsage, "{} sigmas are {} steps, not {}; leave out the steps", given, given, s.steps);
@@ -175,17 +170,12 @@ Settings ResolveSettings(const GenerateRequest& request, const ModelTraits& mode
   s.cfg = request.cfg.value_or(defaults.cfg);
   const std::optional<ImageSize> source = SourceSize(request);
   ResolveSize(request, model, source, s);
+  options::CheckRanges(request);
   if (source) ResolveStrength(request, s);
   ResolveBackground(request, model, s);
-  if (!(s.cfg >= 0 && s.cfg <= 1000))
-    Fail(ErrorKind::kUsage, "cfg must be a number from 0 to 1000 (1 is off), not {}", s.cfg);
   if (request.max_sequence_length < 1 || request.max_sequence_length > model.max_prompt_tokens) {
     Fail(ErrorKind::kUsage, "the maximum sequence length must be from 1 to {}, not {}",
          model.max_prompt_tokens, request.max_sequence_length);
-  }
-  if (!(request.step_cache >= 0 && request.step_cache <= 1)) {
-    Fail(ErrorKind::kUsage, "the threshold of the step cache must be a number from 0 (off) to 1, not {}",
-         request.step_cache);
   }
   if (request.latents) CheckLatents(*request.latents, s.grid, model.geometry);
   return s;

@@ -128,7 +128,8 @@ void TakeSingleFile(const fs::path& file, ModelParts& parts) {
   }
 }
 
-// A file that somebody named as a part and that has nothing of one is told for what it is.
+// Throws unless the file that the user named for a component holds one. The message says what the file holds
+// instead.
 void CheckNamedFile(const fs::path& path, Component component) {
   std::error_code error;
   if (path.empty() || !fs::is_regular_file(path, error)) return;

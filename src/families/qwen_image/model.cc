@@ -23,7 +23,8 @@ QwenImageModel::QwenImageModel(const ModelParts& parts, const ModelFiles& files,
   Transformer& transformer = denoiser_.transformer();
   CheckPartsFit(conditioner_.encoders().text().config(), transformer.config(), autoencoder_.vae().config(),
                 parts.root);
-  // A copy that has lost its marker was named by its user.
+  // The user may say that a file without the tensor __index_timestep_zero__ is Edit-2511 all the same
+  // (--variant).
   if (edit_.variant.variant == Variant::kEdit2511) transformer.UseZeroCondT();
   UseLightning(transformer.loras().applied(), traits_.scheduler, traits_.defaults);
   Place(options);

@@ -1,0 +1,116 @@
+// An option that is declared in one place is on every surface.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "command_line.h"
+#include "generate_options.h"
+#include "options/python_form.h"
+#include "options/record.h"
+#include "options/testing.h"
+#include "pipeline/pipeline_impl.h"
+#include "pipeline/resume.h"
+#include "qwen_image/c_api.h"
+#include "server/job_fields.h"
+#include "tables.h"
+
+namespace qwen_image {
+namespace {
+
+using testing::HasSubstr;
+using testing::Not;
+
+class OptionSurfaces : public testing::Test {
+ protected:
+  static const Pipeline& Tiny() {
+    static const Pipeline pipeline(ModelFiles(QWEN_IMAGE_SOURCE_DIR "/models/tiny"));
+    return pipeline;
+  }
+
+  // The one place. It shares the member of another option, as tests cannot add one.
+  const options::ScopedField trial_{{.name = "trial_share",
+                                     .member = &GenerateRequest::step_cache,
+                                     .decides = options::Decides::kLatents,
+                                     .recorded = options::Recorded::kIfSet,
+                                     .help = "A share for a trial",
+                                     .default_text = "0, none",
+                                     .least = 0,
+                                     .most = 1,
+                                     .command_line = {.group = options::kMachineGroup, .letter = 'y'}}};
+};
+
+TEST_F(OptionSurfaces, CommandLine) {
+  for (const bool edit : {false, true}) {
+    for (const char* flag : {"--trial-share", "-y"}) {
+      GenerateOptions o;
+      o.edit = edit;
+      const Program program{.name = "qwen-image",
+                            .commands = {{.name = "draw", .options = GenerateOptionList(o)}}};
+      const auto parsed = ParseCommandLine(program, {"draw", "x", flag, "0.25"});
+      ASSERT_TRUE(std::holds_alternative<const Command*>(parsed));
+      EXPECT_EQ(o.request.step_cache, 0.25);
+      EXPECT_TRUE(o.Given("trial_share"));
+    }
+  }
+  GenerateOptions o;
+  const OptionList list = GenerateOptionList(o);
+  const auto found = std::find_if(list.begin(), list.end(),
+                                  [](const Option& option) { return option.names == "-y,--trial-share"; });
+  ASSERT_NE(found, list.end());
+  EXPECT_EQ(found->help, "A share for a trial (default: 0, none)");
+  EXPECT_EQ(found->group, "Machine");
+}
+
+TEST_F(OptionSurfaces, Server) {
+  EXPECT_EQ(server::ParseJobRequest({{"prompt", "x"}, {"trial_share", 0.25}}, Tiny()).request.step_cache,
+            0.25);
+  try {
+    server::ParseJobRequest({{"prompt", "x"}, {"trial_share", "much"}}, Tiny());
+    ADD_FAILURE() << "not refused";
+  } catch (const server::FieldError& error) {
+    EXPECT_EQ(error.field(), "trial_share");
+    EXPECT_EQ(error.message(), "trial_share must be a finite number, not \"much\"");
+  }
+}
+
+TEST_F(OptionSurfaces, C) {
+  qwen_image_request* request = nullptr;
+  ASSERT_EQ(qwen_image_request_new("x", &request), QWEN_IMAGE_OK);
+  EXPECT_EQ(qwen_image_request_set(request, "trial_share", "0.25"), QWEN_IMAGE_OK);
+  EXPECT_EQ(qwen_image_request_set_number(request, "trial_share", 0.5), QWEN_IMAGE_OK);
+  EXPECT_EQ(qwen_image_request_set(request, "trial_share", "much"), QWEN_IMAGE_USAGE);
+  EXPECT_STREQ(qwen_image_last_error(), "trial_share must be a number from 0 to 1, not \"much\"");
+  qwen_image_request_free(request);
+  const int64_t last = qwen_image_setting_count() - 1;
+  EXPECT_STREQ(qwen_image_setting_name(last), "trial_share");
+  EXPECT_STREQ(qwen_image_setting_help(last), "A share for a trial");
+}
+
+TEST_F(OptionSurfaces, RecordAndIdentity) {
+  GenerateRequest request{.prompt = "x", .width = 64, .height = 64, .steps = 1, .cfg = 1, .step_cache = 0.25};
+  Json record;
+  options::WriteRecord(request, record);
+  EXPECT_EQ(record["trial_share"], 0.25);
+  GenerateRequest again;
+  options::NameSet given = {"step_cache"};
+  options::ReadRecord(record, "here", given, again);
+  EXPECT_EQ(again.step_cache, 0.25);
+  const Settings settings = Tiny().impl().Resolve(request);
+  const Schedule schedule = ScheduleOf(Tiny().impl().model->traits().scheduler, settings);
+  EXPECT_THAT(RunIdentity(Tiny().impl(), request, settings, schedule), HasSubstr("\"trial_share\":0.25"));
+}
+
+TEST_F(OptionSurfaces, PythonAndDocuments) {
+  EXPECT_THAT(options::PythonParameters(), HasSubstr("        trial_share: float = 0.0,\n"));
+  EXPECT_THAT(options::PythonStubs(), HasSubstr("    trial_share: float\n"));
+  EXPECT_EQ(options::PythonKindOf(*options::FindField("trial_share")), "number");
+  EXPECT_THAT(options::OptionsTable(),
+              HasSubstr("| `trial_share` | A share for a trial (default: 0, none) |"));
+  EXPECT_THAT(options::ServerTable(), HasSubstr("| `trial_share` | a number from 0 to 1 |"));
+  EXPECT_THAT(options::OpenAiList(), HasSubstr("`trial_share`"));
+  EXPECT_THAT(options::PythonList(), HasSubstr("`trial_share`"));
+  EXPECT_THAT(options::WhyNotTable(), Not(HasSubstr("trial_share")))
+      << "nobody said why it should not be somewhere";
+}
+
+}  // namespace
+}  // namespace qwen_image
