@@ -1,10 +1,6 @@
 #include "generate_options.h"
 
-#include <algorithm>
-#include <iterator>
-
 #include "core/fail.h"
-#include "files/text.h"
 #include "model_options.h"
 #include "options/text_form.h"
 
