@@ -134,7 +134,7 @@ struct AttentionInput {
   const Joint* v = nullptr;
   int64_t heads = 0, kv_heads = 0, head_dim = 0;
   bool causal = false;
-  bool int8 = false;  // the CPU may multiply in 8 bits
+  bool int8 = false;                      // the CPU may multiply in 8 bits
   std::vector<AttentionSpan> spans = {};  // of all queries, in their order; empty: each sees all keys
   // Checkpoints of the whole sequence: [1, heads, queries, keys], [1, heads], [1, queries, heads · head_dim].
   const char *weights = nullptr, *entropy = nullptr, *output = nullptr;
