@@ -28,7 +28,7 @@ using F32 = hn::CappedTag<float, 16>;
 using VF32 = hn::Vec<F32>;
 constexpr int64_t kLanes = hn::MaxLanes(F32());
 
-// logits[s][j] = q_s · k_j in units of log2; returns nothing more.
+// logits[s][j] = q_s · k_j, in units of log2.
 void ExactLogits(ConstView q, ConstView k, float* logits /*[samples][keys]*/) {
   const F32 d;
   constexpr double kLog2E = 1.4426950408889634;

@@ -53,8 +53,8 @@ Group Quantize(const float* x, int64_t count) {
   float largest = 0;
   for (int64_t i = 0; i < count; ++i) largest = std::max(largest, std::abs(x[i]));
   Group group{.scale = largest / 127.0f, .a = {}};
-  for (int64_t i = 0; i < count; ++i)
-    group.a.push_back(static_cast<int>(std::nearbyint(x[i] * (127.0f / largest))));
+  const float inverse = largest > 0 ? 127.0f / largest : 0.0f;
+  for (int64_t i = 0; i < count; ++i) group.a.push_back(static_cast<int>(std::nearbyint(x[i] * inverse)));
   return group;
 }
 
@@ -112,9 +112,10 @@ Value QuantizeValue(ConstView v, int64_t first, int64_t col) {
     most = std::max(most, v.row(j)[col]);
   }
   const float scale = (most - least) * (1.0f / 255);
+  const float inverse = scale > 0 ? 1.0f / scale : 0.0f;
   Value value{scale, least, {}};
   for (int64_t j = first; j < end; ++j)
-    value.q.push_back(static_cast<int>(std::nearbyint((v.row(j)[col] - least) * (1.0f / scale))));
+    value.q.push_back(static_cast<int>(std::nearbyint((v.row(j)[col] - least) * inverse)));
   return value;
 }
 
