@@ -10,8 +10,8 @@
 
 #include "device/devices.h"
 #include "files/png.h"
-#include "parity/report.h"
-#include "parity/run_recorder.h"
+#include "parity/compare/checker.h"
+#include "parity/report/text.h"
 #include "qwen_image/image_file.h"
 #include "qwen_image/qwen_image.h"
 
@@ -29,8 +29,8 @@ struct GoldenCase {
 
 void PrintTo(const GoldenCase& c, std::ostream* out) { *out << c.name; }
 
-GenerateRequest RequestOf(const ReferenceRun& reference) {
-  const RunSettings& s = reference.settings();
+GenerateRequest RequestOf(const record::ReferenceRun& reference) {
+  const record::RunSettings& s = reference.settings();
   GenerateRequest request;
   request.prompt = s.prompt;
   request.negative_prompt = s.negative_prompt;
@@ -73,20 +73,20 @@ class Goldens : public testing::TestWithParam<GoldenCase> {
                              {.on_progress = {}, .cancel = nullptr, .checkpoints = sink});
   }
 
-  ReferenceRun reference_{kGoldens / GetParam().name};
+  record::ReferenceRun reference_{kGoldens / GetParam().name};
 };
 
 TEST_P(Goldens, WholeRunStaysWithinTheAccumulatedTolerances) {
-  RunChecker checker(reference_, CheckpointSelection("all"), {}, nullptr);
+  compare::RunChecker checker(reference_, record::CheckpointSelection("all"), {}, nullptr);
   Draw(2, &checker);
-  EXPECT_TRUE(checker.passed()) << ReportText(checker.comparison());
+  EXPECT_TRUE(checker.passed()) << report::ReportText(checker.comparison());
   EXPECT_GT(checker.comparison().tensors.size(), 14u);
 }
 
 TEST_P(Goldens, EveryOperationAloneStaysWithinTheIsolatedTolerances) {
-  RunChecker checker(reference_, CheckpointSelection("all"), {"*"}, nullptr);
+  compare::RunChecker checker(reference_, record::CheckpointSelection("all"), {"*"}, nullptr);
   Draw(2, &checker);
-  EXPECT_TRUE(checker.passed()) << ReportText(checker.comparison());
+  EXPECT_TRUE(checker.passed()) << report::ReportText(checker.comparison());
 }
 
 TEST_P(Goldens, PictureIsDiffusersPicture) {
@@ -195,20 +195,20 @@ TEST(Progress, NeverFalls) {
 
 // Proof that the comparison can fail: a tensor that is a little off is found where it is, and nowhere before.
 TEST(RunChecker, FindsAPlantedError) {
-  const ReferenceRun reference(kGoldens / "tiny_blocks");
-  class Vandal : public RunChecker {
+  const record::ReferenceRun reference(kGoldens / "tiny_blocks");
+  class Vandal : public compare::RunChecker {
    public:
-    using RunChecker::RunChecker;
+    using compare::RunChecker::RunChecker;
     void OnCheckpoint(const std::string& name, const CheckpointView& view) override {
       if (name == "transformer/step001/transformer_blocks.2:img") std::get<float*>(view.data)[17] += 0.5f;
-      RunChecker::OnCheckpoint(name, view);
+      compare::RunChecker::OnCheckpoint(name, view);
     }
-  } checker(reference, CheckpointSelection("blocks"), {"*"}, nullptr);
+  } checker(reference, record::CheckpointSelection("blocks"), {"*"}, nullptr);
   const Pipeline pipeline(kSource / "models/tiny", {.threads = 2});
   pipeline.Generate(RequestOf(reference), {.on_progress = {}, .cancel = nullptr, .checkpoints = &checker});
   EXPECT_FALSE(checker.passed());
   std::vector<std::string> failed;
-  for (const TensorComparison& t : checker.comparison().tensors) {
+  for (const compare::TensorComparison& t : checker.comparison().tensors) {
     if (!t.passed) failed.push_back(t.name);
   }
   EXPECT_EQ(failed, std::vector<std::string>{"transformer/step001/transformer_blocks.2:img"});

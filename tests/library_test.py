@@ -87,7 +87,8 @@ class InstalledTree(unittest.TestCase):
         header = (self.prefix / "include/qwen_image/c_api.h").read_text(encoding="utf-8")
         in_c = set(re.findall(r"QWEN_IMAGE_API[^;(]*?(qwen_image_\w+)\(", header))
         self.assertGreater(len(in_c), 40)
-        pipeline = "Pipeline ~Pipeline operator= defaults variant edits channels loras threads Check Generate RunId".split()
+        pipeline = "Pipeline ~Pipeline operator= defaults variant edits channels side_multiple device loras threads".split()
+        pipeline += ["Check", "Generate", "RunId"]
         functions = "DecodeImage DecodeMask EncodePng InstallTruncationGuard ReadImage ReadMask RemoveResumeState".split()
         functions += ["ToGrey", "Version", "WritePng"]
         in_cxx = {f"qwen_image::Pipeline::{name}" for name in pipeline}

@@ -14,7 +14,7 @@
 #include "files/safetensors.h"
 #include "qwen_image/cancel.h"
 #include "qwen_image/qwen_image.h"
-#include "weights/inspect/testing.h"
+#include "weights/testing.h"
 
 namespace qwen_image {
 namespace {

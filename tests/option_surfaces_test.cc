@@ -3,12 +3,12 @@
 #include <gtest/gtest.h>
 
 #include "command_line.h"
+#include "draw/opened_model.h"
+#include "draw/run_identity.h"
 #include "generate_options.h"
 #include "options/python_form.h"
 #include "options/record.h"
 #include "options/testing.h"
-#include "pipeline/pipeline_impl.h"
-#include "pipeline/resume.h"
 #include "qwen_image/c_api.h"
 #include "server/job_fields.h"
 #include "tables.h"
@@ -94,9 +94,11 @@ TEST_F(OptionSurfaces, RecordAndIdentity) {
   options::NameSet given = {"step_cache"};
   options::ReadRecord(record, "here", given, again);
   EXPECT_EQ(again.step_cache, 0.25);
-  const Settings settings = Tiny().impl().Resolve(request);
-  const Schedule schedule = ScheduleOf(Tiny().impl().model->traits().scheduler, settings);
-  EXPECT_THAT(RunIdentity(Tiny().impl(), request, settings, schedule), HasSubstr("\"trial_share\":0.25"));
+  const draw::Settings settings = draw::ModelOf(Tiny()).Resolve(request);
+  const Model& model = *draw::ModelOf(Tiny()).model;
+  const Schedule schedule = draw::ScheduleOf(model.traits().scheduler, settings);
+  keep::Identities identities(model, Tiny().device(), Precision::kFast);
+  EXPECT_THAT(draw::RunIdentity(identities, request, settings, schedule), HasSubstr("\"trial_share\":0.25"));
 }
 
 TEST_F(OptionSurfaces, PythonAndDocuments) {

@@ -17,14 +17,15 @@
 #include "core/checkpoint.h"
 #include "files/json.h"
 #include "files/testing.h"
-#include "parity/compare.h"
-#include "parity/hints_testing.h"
-#include "parity/tensor_set.h"
+#include "parity/compare/runs.h"
+#include "parity/hints/testing.h"
+#include "parity/record/tensor_set.h"
 #include "qwen_image/qwen_image.h"
 
 namespace qwen_image {
 
-using Tensors = NamedTensors;
+using hints::HintTensor;
+using Tensors = hints::NamedTensors;
 // `earlier`: what the same run had at the checkpoints before. May change values and shape.
 using Bug = std::function<void(const Tensors& earlier, HintTensor& tensor)>;
 using Bugs = std::map<std::string, Bug>;  // by checkpoint
@@ -92,13 +93,13 @@ struct PlantedBug {
 inline void PrintTo(const PlantedBug& b, std::ostream* out) { *out << b.label; }
 inline std::string LabelOf(const testing::TestParamInfo<PlantedBug>& info) { return info.param.label; }
 
-inline void ExpectFound(const TensorSet& ref, const TensorSet& run, const std::string& checkpoint,
-                        const std::string& kind) {
-  const Comparison comparison = CompareSets(ref, run, {});
-  const TensorComparison* first = comparison.first_divergence();
+inline void ExpectFound(const record::TensorSet& ref, const record::TensorSet& run,
+                        const std::string& checkpoint, const std::string& kind) {
+  const compare::Comparison comparison = compare::CompareSets(ref, run, {});
+  const compare::TensorComparison* first = comparison.first_divergence();
   ASSERT_TRUE(first);
   ASSERT_EQ(first->name, checkpoint);
-  const std::vector<Hint> hints = FindHints(*first, MakeHintContext(ref, run));
+  const std::vector<compare::Hint> hints = hints::FindHints(*first, hints::MakeHintContext(ref, run));
   ASSERT_FALSE(hints.empty());
   EXPECT_EQ(hints[0].kind, kind) << hints[0].text;
 }

@@ -142,7 +142,7 @@ using Sees = std::function<bool(const Token& query, const Token& key, bool key_i
 Bug Attention(std::string block, Sees sees) {
   return [=](const Tensors& earlier, HintTensor& t) {
     const std::vector<Token> tokens = TokensOf(earlier);
-    const WrongAttention attention{
+    const hints::WrongAttention attention{
         kHeads, kHeadDim, 1 / std::sqrt(static_cast<double>(kHeadDim)),
         [&](int64_t query, int64_t key) { return sees(tokens[At(query)], tokens[At(key)], key <= query); }};
     t.values =
@@ -345,13 +345,13 @@ class PlantedBugs21 : public testing::TestWithParam<PlantedBug> {
  protected:
   static void ExpectNamed(const PlantedBug& bug) {
     static const TempFolder reference_folder;
-    static const TensorSet reference = [] {
+    static const record::TensorSet reference = [] {
       RunInto(reference_folder, Model(), kRequest(), {});
-      return TensorSet::Open(reference_folder.path());
+      return record::TensorSet::Open(reference_folder.path());
     }();
     const TempFolder folder;
     RunInto(folder, Model(), kRequest(), {{bug.checkpoint, bug.bug}});
-    ExpectFound(reference, TensorSet::Open(folder.path()), bug.checkpoint, bug.kind);
+    ExpectFound(reference, record::TensorSet::Open(folder.path()), bug.checkpoint, bug.kind);
   }
 };
 

@@ -67,7 +67,7 @@ Bug AttentionWithScale(std::string block, double scale) {
       values.insert(values.end(), rest.begin(), rest.end());
       return values;
     };
-    const WrongAttention attention{kHeads, kHeadDim, scale, [](int64_t, int64_t) { return true; }};
+    const hints::WrongAttention attention{kHeads, kHeadDim, scale, [](int64_t, int64_t) { return true; }};
     t.values =
         attention.Compute(joint(":txt_query_rope", ":img_query_rope"),
                           joint(":txt_key_rope", ":img_key_rope"), joint(".attn.add_v_proj", ".attn.to_v"));
@@ -227,11 +227,11 @@ std::vector<PlantedBug> PipelineBugs() {
 
 class PlantedBugs : public testing::TestWithParam<PlantedBug> {
  protected:
-  static const TensorSet& Reference() {
+  static const record::TensorSet& Reference() {
     static const TempFolder folder;
-    static const TensorSet reference = [] {
+    static const record::TensorSet reference = [] {
       RunInto(folder, {});
-      return TensorSet::Open(folder.path());
+      return record::TensorSet::Open(folder.path());
     }();
     return reference;
   }
@@ -240,7 +240,7 @@ class PlantedBugs : public testing::TestWithParam<PlantedBug> {
 TEST_P(PlantedBugs, AreFoundWhereTheyAreAndNamed) {
   const TempFolder folder;
   RunInto(folder, {{GetParam().checkpoint, GetParam().bug}});
-  ExpectFound(Reference(), TensorSet::Open(folder.path()), GetParam().checkpoint, GetParam().kind);
+  ExpectFound(Reference(), record::TensorSet::Open(folder.path()), GetParam().checkpoint, GetParam().kind);
 }
 
 INSTANTIATE_TEST_SUITE_P(Transformer, PlantedBugs, testing::ValuesIn(TransformerBugs()), LabelOf);
@@ -259,14 +259,17 @@ TEST(PlantedBugsInALargeStream, Float16Overflow) {
     return std::abs(v) > 65504 ? std::copysign(INFINITY, v) : v;
   });
   RunInto(run, overflowing);
-  ExpectFound(TensorSet::Open(ref.path()), TensorSet::Open(run.path()), checkpoint, "fp16_overflow");
+  ExpectFound(record::TensorSet::Open(ref.path()), record::TensorSet::Open(run.path()), checkpoint,
+              "fp16_overflow");
 }
 
 TEST(NoPlantedBug, NothingIsFoundWhereNothingIsWrong) {
   const TempFolder ref, run;
   RunInto(ref, {});
   RunInto(run, {});
-  EXPECT_TRUE(CompareSets(TensorSet::Open(ref.path()), TensorSet::Open(run.path()), {}).passed());
+  EXPECT_TRUE(
+      compare::CompareSets(record::TensorSet::Open(ref.path()), record::TensorSet::Open(run.path()), {})
+          .passed());
 }
 
 }  // namespace

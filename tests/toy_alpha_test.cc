@@ -7,11 +7,11 @@
 #include <map>
 
 #include "core/checkpoint.h"
+#include "draw/record.h"
 #include "files/colour.h"
 #include "files/json.h"
 #include "files/png.h"
 #include "files/testing.h"
-#include "pipeline/drawn_record.h"
 #include "toy_family.h"
 
 namespace qwen_image {
@@ -62,7 +62,7 @@ class ToyAlpha : public testing::Test {
     request.prompt = "a toy";
     return request;
   }
-  static Json RecordOf(const Picture& picture) { return Json::parse(picture.png_text.at(kRecordKey)); }
+  static Json RecordOf(const Picture& picture) { return Json::parse(picture.png_text.at(draw::kRecordKey)); }
 
   const TempFolder folder_;
   const ScopedFamily registered_{ToyFamily()};

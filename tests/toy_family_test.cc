@@ -7,13 +7,13 @@
 
 #include <algorithm>
 
+#include "doctor/diagnosis.h"
+#include "draw/opened_model.h"
 #include "files/testing.h"
-#include "parity/attribution.h"
-#include "parity/compare.h"
-#include "parity/run_recorder.h"
-#include "parity/trace.h"
-#include "pipeline/doctor.h"
-#include "pipeline/pipeline_impl.h"
+#include "parity/compare/attribution.h"
+#include "parity/compare/runs.h"
+#include "parity/record/run_writer.h"
+#include "parity/record/trace.h"
 
 namespace qwen_image {
 namespace {
@@ -38,7 +38,7 @@ class ToyFamilyTest : public testing::Test {
   // Draws with the model and records everything.
   fs::path Record(const fs::path& model) const {
     const Pipeline pipeline(model, {.threads = 1});
-    RunRecorder recorder(model / "run", CheckpointSelection("all"));
+    record::RunWriter recorder(model / "run", record::CheckpointSelection("all"));
     const Picture p = pipeline.Generate(Request(), {.checkpoints = &recorder});
     recorder.Finish({.prompt = p.prompt, .width = p.width, .height = p.height, .steps = p.steps}, 1, "cpu");
     return model / "run";
@@ -52,7 +52,7 @@ TEST_F(ToyFamilyTest, LoadsAndDraws) {
   const fs::path model = Model("toy");
   const Pipeline pipeline(model, {.threads = 1});
   EXPECT_EQ(pipeline.variant(), "toy");
-  EXPECT_EQ(pipeline.impl().model->vocabulary().name, "toy");
+  EXPECT_EQ(draw::ModelOf(pipeline).model->vocabulary().name, "toy");
   EXPECT_THAT(KnownVariants(), testing::IsSupersetOf({"toy", "edit-2511"}));
   const Picture picture = pipeline.Generate(Request());
   EXPECT_EQ(picture.width, 32);
@@ -93,25 +93,25 @@ TEST_F(ToyFamilyTest, BeginsWithAPictureAndRepairsIt) {
 }
 
 TEST_F(ToyFamilyTest, APlantedDifferenceIsFoundAtItsCheckpoint) {
-  const TensorSet ref = TensorSet::Open(Record(Model("right")));
-  const TensorSet run = TensorSet::Open(Record(Model("wrong", {.mixer_1 = 0.25f})));
-  const Comparison comparison = CompareSets(ref, run, {});
-  const TensorComparison* bad = comparison.first_divergence();
+  const record::TensorSet ref = record::TensorSet::Open(Record(Model("right")));
+  const record::TensorSet run = record::TensorSet::Open(Record(Model("wrong", {.mixer_1 = 0.25f})));
+  const compare::Comparison comparison = compare::CompareSets(ref, run, {});
+  const compare::TensorComparison* bad = comparison.first_divergence();
   ASSERT_NE(bad, nullptr);
   EXPECT_EQ(bad->name, "transformer/step000/mixers.1.mix");
-  EXPECT_EQ(LevelOf(bad->name), CheckpointLevel::kAll);
-  EXPECT_EQ(LevelOf("transformer/step000/mixers.1"), CheckpointLevel::kBlocks);
+  EXPECT_EQ(record::LevelOf(bad->name), record::CheckpointLevel::kAll);
+  EXPECT_EQ(record::LevelOf("transformer/step000/mixers.1"), record::CheckpointLevel::kBlocks);
 
   std::vector<std::string> names;
-  for (const TensorInfo& tensor : ref.tensors()) names.push_back(tensor.name);
+  for (const record::TensorInfo& tensor : ref.tensors()) names.push_back(tensor.name);
   EXPECT_EQ(&NamesFor(names), kToyVocabulary.checkpoints);
-  const CheckpointRole role = RoleOf(NamesFor(names), bad->name);
+  const compare::CheckpointRole role = compare::RoleOf(NamesFor(names), bad->name);
   EXPECT_EQ(role.role, "mixing");
   EXPECT_EQ(role.blocks, "mixers");
   EXPECT_EQ(role.block, 1);
-  const Attribution who = Attribute(&comparison, nullptr);
+  const compare::Attribution who = compare::Attribute(&comparison, nullptr);
   const auto mixing = std::find_if(who.by_role.begin(), who.by_role.end(),
-                                   [](const AttributedError& row) { return row.what == "mixing"; });
+                                   [](const compare::AttributedError& row) { return row.what == "mixing"; });
   ASSERT_NE(mixing, who.by_role.end());
   EXPECT_GT(*mixing->accumulated, 0);
 }
@@ -119,12 +119,12 @@ TEST_F(ToyFamilyTest, APlantedDifferenceIsFoundAtItsCheckpoint) {
 TEST_F(ToyFamilyTest, IsTraced) {
   const auto trace = [&](const fs::path& model) {
     const Pipeline pipeline(model, {.threads = 1});
-    const CheckpointNames& names = *pipeline.impl().model->vocabulary().checkpoints;
-    RunTracer tracer(names, CheckpointSelection("blocks"), names.known_range, nullptr);
+    const CheckpointNames& names = *draw::ModelOf(pipeline).model->vocabulary().checkpoints;
+    record::RunTracer tracer(names, record::CheckpointSelection("blocks"), names.known_range, nullptr);
     pipeline.Generate(Request(), {.checkpoints = &tracer});
     return tracer;
   };
-  const RunTracer right = trace(Model("right"));
+  const record::RunTracer right = trace(Model("right"));
   EXPECT_TRUE(right.healthy()) << right.Table();
   EXPECT_THAT(right.Table(), HasSubstr("transformer/mixers.1"));
   EXPECT_FALSE(trace(Model("wrong", {.mixer_1 = 1e4f})).healthy());
@@ -132,7 +132,7 @@ TEST_F(ToyFamilyTest, IsTraced) {
 
 TEST_F(ToyFamilyTest, IsExaminedByTheDoctor) {
   ThreadPool pool(1);
-  const Diagnosis found = Diagnose(Model("toy"), pool, CancelFlag());
+  const doctor::Diagnosis found = doctor::Diagnose(Model("toy"), pool, CancelFlag());
   EXPECT_TRUE(found.usable());
   EXPECT_EQ(found.what, "Toy, variant toy");
   EXPECT_EQ(found.timed_product, "fp32");
@@ -142,7 +142,7 @@ TEST_F(ToyFamilyTest, IsExaminedByTheDoctor) {
 
 TEST_F(ToyFamilyTest, StandsBesideTheOthers) {
   const Pipeline pipeline(kTiny, {.threads = 1});
-  EXPECT_EQ(pipeline.impl().model->vocabulary().name, "qwen-image");
+  EXPECT_EQ(draw::ModelOf(pipeline).model->vocabulary().name, "qwen-image");
 }
 
 TEST(ToyFamily, IsUnknownUnlessRegistered) {
@@ -150,7 +150,7 @@ TEST(ToyFamily, IsUnknownUnlessRegistered) {
   WriteToyModel(folder.path() / "toy");
   { const ScopedFamily registered(ToyFamily()); }
   EXPECT_THROW(Pipeline(folder.path() / "toy"), Error);
-  EXPECT_EQ(LevelOf("transformer/step000/mixers.1"), CheckpointLevel::kAll);
+  EXPECT_EQ(record::LevelOf("transformer/step000/mixers.1"), record::CheckpointLevel::kAll);
 }
 
 }  // namespace

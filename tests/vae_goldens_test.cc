@@ -7,9 +7,9 @@
 #include <filesystem>
 
 #include "families/qwen_image/vae.h"
-#include "parity/compare.h"
-#include "parity/report.h"
-#include "parity/run_recorder.h"
+#include "parity/compare/checker.h"
+#include "parity/compare/tensor.h"
+#include "parity/report/text.h"
 #include "qwen_image/cancel.h"
 
 namespace qwen_image {
@@ -19,7 +19,7 @@ const std::filesystem::path kGoldens = std::filesystem::path(QWEN_IMAGE_SOURCE_D
 
 class VaeGoldens : public testing::Test {
  protected:
-  static Tensor Read(const ReferenceRun& run, const std::string& name) {
+  static Tensor Read(const record::ReferenceRun& run, const std::string& name) {
     const NpyArray array = run.Read(name);
     Tensor tensor(array.shape);
     std::copy_n(std::get<std::vector<float>>(array.values).data(), tensor.size(), tensor.data());
@@ -28,9 +28,11 @@ class VaeGoldens : public testing::Test {
 
   static void ExpectClose(const Tensor& got, const Tensor& want) {
     ASSERT_EQ(got.shape(), want.shape());
-    const TensorComparison c = CompareTensor(
-        "tensor", SourceOf(want.data(), want.shape()), SourceOf(got.data(), got.shape()),
-        [](const TensorStats&) { return Criterion{.kind = Criterion::Kind::kMaxRel, .limit = 1e-4}; });
+    const compare::TensorComparison c = compare::CompareTensor(
+        "tensor", compare::SourceOf(want.data(), want.shape()), compare::SourceOf(got.data(), got.shape()),
+        [](const compare::TensorStats&) {
+          return compare::Criterion{.kind = compare::Criterion::Kind::kMaxRel, .limit = 1e-4};
+        });
     EXPECT_LE(c.error->nmse, 1e-8);
     EXPECT_TRUE(c.passed) << c.error->max_abs;
   }
@@ -53,8 +55,8 @@ TEST(VaeWithoutConfig, SizesAreReadOffTheTensors) {
 }
 
 TEST_F(VaeGoldens, EncoderModuleByModule) {
-  const ReferenceRun reference(kGoldens / "micro_encode_all");
-  RunChecker checker(reference, CheckpointSelection("all"), {}, nullptr);
+  const record::ReferenceRun reference(kGoldens / "micro_encode_all");
+  compare::RunChecker checker(reference, record::CheckpointSelection("all"), {}, nullptr);
   Tensor image = Read(reference, "vae_encode/input");
   const Tap tap = Tap(&checker).Under("vae_encode/");
   tap("input", image);
@@ -64,11 +66,11 @@ TEST_F(VaeGoldens, EncoderModuleByModule) {
       {1, vae_.config().z_dim, 1, moments.dim(3), moments.dim(4)});  // the means are the posterior's mode
   std::copy_n(moments.data(), mode.size(), mode.data());
   tap("mode", mode);
-  EXPECT_TRUE(checker.passed()) << ReportText(checker.comparison());
+  EXPECT_TRUE(checker.passed()) << report::ReportText(checker.comparison());
 }
 
 TEST_F(VaeGoldens, TiledEncoding) {
-  const ReferenceRun reference(kGoldens / "micro_encode");
+  const record::ReferenceRun reference(kGoldens / "micro_encode");
   const Tensor image = Read(reference, "vae_encode/input");
   ExpectClose(vae_.Encode(image, compute_), Read(reference, "vae_encode/moments"));
   ExpectClose(vae_.EncodeTiled(image, {.min_size = 32, .stride = 24}, compute_),
@@ -76,7 +78,7 @@ TEST_F(VaeGoldens, TiledEncoding) {
 }
 
 TEST_F(VaeGoldens, TiledDecoding) {
-  const ReferenceRun reference(kGoldens / "micro_tiled");
+  const record::ReferenceRun reference(kGoldens / "micro_tiled");
   const Tensor latents = Read(reference, "vae/pre_decode_latents");
   ExpectClose(vae_.Decode(latents, compute_), Read(reference, "image"));
   ExpectClose(vae_.DecodeTiled(latents, {.min_size = 32, .stride = 24}, compute_),
@@ -95,7 +97,7 @@ TEST_F(VaeGoldens, BandsChangeNothing) {
 }
 
 TEST_F(VaeGoldens, ImpossibleTilesAndSizesAreRefused) {
-  const Tensor latents = Read(ReferenceRun(kGoldens / "micro_tiled"), "vae/pre_decode_latents");
+  const Tensor latents = Read(record::ReferenceRun(kGoldens / "micro_tiled"), "vae/pre_decode_latents");
   EXPECT_THROW(vae_.DecodeTiled(latents, {.min_size = 32, .stride = 0}, compute_), Error);
   EXPECT_THROW(vae_.DecodeTiled(latents, {.min_size = 32, .stride = 40}, compute_), Error);
   EXPECT_THROW(vae_.DecodeTiled(latents, {.min_size = 30, .stride = 20}, compute_), Error);

@@ -5,12 +5,13 @@
 
 #include "command.h"
 #include "core/fail.h"
+#include "device/devices.h"
 #include "device_report.h"
+#include "draw/opened_model.h"
 #include "files/numbers.h"
 #include "files/text.h"
 #include "machine_options.h"
 #include "model_options.h"
-#include "pipeline/pipeline_impl.h"
 #include "print.h"
 #include "progress.h"
 #include "text_table.h"
@@ -43,7 +44,7 @@ struct Line {
   int64_t device_memory = 0;  // MLX's peak
 };
 
-bool IsFullSize(const Pipeline& pipeline) { return pipeline.impl().model->published_size(); }
+bool IsFullSize(const Pipeline& pipeline) { return draw::ModelOf(pipeline).model->published_size(); }
 
 const FigureToBeat* FigureFor(const Picture& p) {
   for (const FigureToBeat& figure : kFiguresToBeat) {
@@ -147,7 +148,7 @@ int Run(const BenchOptions& o, const CancelFlag& cancel) {
   const Pipeline pipeline(model, o.machine.ForPipeline());
   const double load = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   const std::vector<GenerateRequest> requests = RequestsOf(o, pipeline);
-  const std::string_view device = NameOf(pipeline.impl().device);
+  const std::string_view device = NameOf(pipeline.device());
   const std::string_view precision_name = NameOf(o.machine.PrecisionInUse());
   if (!o.json)
     Print(stdout, "{} on {}, {}; loaded in {}\n", Printable(ModelName(model)), device, precision_name,

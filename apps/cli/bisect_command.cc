@@ -5,13 +5,13 @@
 #include "command.h"
 #include "core/fail.h"
 #include "debug_run.h"
+#include "draw/opened_model.h"
 #include "families/checkpoint_names.h"
 #include "files/text.h"
 #include "generate_jobs.h"
 #include "model_options.h"
-#include "parity/bisect.h"
-#include "parity/repro.h"
-#include "pipeline/pipeline_impl.h"
+#include "parity/compare/bisect.h"
+#include "parity/report/repro.h"
 #include "print.h"
 
 namespace qwen_image {
@@ -38,7 +38,7 @@ std::filesystem::path FindReference(const std::string& given, const std::filesys
 // The reference's tensors, of the transformer's steps only one.
 class StepInputs : public ReferenceInputs {
  public:
-  StepInputs(const ReferenceRun& reference, std::optional<int64_t> step)
+  StepInputs(const record::ReferenceRun& reference, std::optional<int64_t> step)
       : ReferenceInputs(reference), step_(step) {}
   std::optional<Tensor> Floats(const std::string& checkpoint) const override {
     if (step_ && checkpoint.starts_with("packed_latents_step") &&
@@ -53,19 +53,20 @@ class StepInputs : public ReferenceInputs {
 
 class Runner {
  public:
-  Runner(const Pipeline& pipeline, const GenerateRequest& request, const ReferenceRun& reference, bool quiet,
-         const CancelFlag& cancel)
+  Runner(const Pipeline& pipeline, const GenerateRequest& request, const record::ReferenceRun& reference,
+         bool quiet, const CancelFlag& cancel)
       : pipeline_(pipeline), request_(request), reference_(reference), quiet_(quiet), cancel_(cancel) {}
 
-  Comparison operator()(const BisectPlan& plan) const {
+  compare::Comparison operator()(const compare::BisectPlan& plan) const {
     if (!quiet_)
       Print(stderr, "running {}{} …\n", plan.component.empty() ? "the pipeline" : plan.component,
             plan.isolated ? ", each operation on the reference's inputs" : "");
     // An operation stands alone only if what enters its block is substituted, too.
-    const CheckpointSelection asked(plan.checkpoints),
+    const record::CheckpointSelection asked(plan.checkpoints),
         watched(plan.isolated ? "blocks," + plan.checkpoints : plan.checkpoints);
-    RunChecker checker(reference_, watched,
-                       plan.isolated ? std::vector<std::string>{"*"} : std::vector<std::string>{}, nullptr);
+    compare::RunChecker checker(reference_, watched,
+                                plan.isolated ? std::vector<std::string>{"*"} : std::vector<std::string>{},
+                                nullptr);
     checker.LimitTo(plan.component);
     const GenerateHooks hooks{.on_progress = {}, .cancel = &cancel_, .checkpoints = &checker};
     try {
@@ -74,24 +75,25 @@ class Runner {
       // A picture of NaN is no picture, but the comparison has what is needed to find where they begin.
       if (error.kind() == ErrorKind::kInterrupted || !checker.comparison().first_divergence()) throw;
     }
-    Comparison comparison = checker.comparison();
-    std::erase_if(comparison.tensors, [&](const TensorComparison& t) { return !asked.Contains(t.name); });
+    compare::Comparison comparison = checker.comparison();
+    std::erase_if(comparison.tensors,
+                  [&](const compare::TensorComparison& t) { return !asked.Contains(t.name); });
     return comparison;
   }
 
  private:
-  void Run(const BisectPlan& plan, const GenerateHooks& hooks) const {
+  void Run(const compare::BisectPlan& plan, const GenerateHooks& hooks) const {
     if (plan.component.empty()) {
       pipeline_.Generate(request_, hooks);
     } else {
-      RunComponent(pipeline_, ParseComponent(plan.component), request_, StepInputs(reference_, plan.step),
-                   hooks);
+      draw::RunComponent(pipeline_, ParseComponent(plan.component), request_,
+                         StepInputs(reference_, plan.step), hooks);
     }
   }
 
   const Pipeline& pipeline_;
   const GenerateRequest& request_;
-  const ReferenceRun& reference_;
+  const record::ReferenceRun& reference_;
   bool quiet_;
   const CancelFlag& cancel_;
 };
@@ -100,7 +102,7 @@ class Runner {
 std::vector<std::string> WeightsOf(const Pipeline& pipeline, const std::string& component,
                                    const std::string& operation) {
   if (component.empty()) return {};
-  const WeightStore* store = pipeline.impl().model->StoreOf(ParseComponent(component));
+  const WeightStore* store = draw::ModelOf(pipeline).model->StoreOf(ParseComponent(component));
   const std::string module(ModuleOf(operation));
   std::vector<std::string> names;
   for (const auto& [name, tensor] : store->tensors()) {
@@ -112,7 +114,7 @@ std::vector<std::string> WeightsOf(const Pipeline& pipeline, const std::string& 
 int Run(BisectOptions options, const DebugOptions& debug, const CancelFlag& cancel) {
   // 1. The reference and a model to run.
   const std::filesystem::path folder = FindReference(options.reference, debug.artifacts);
-  const ReferenceRun reference(folder);
+  const record::ReferenceRun reference(folder);
   GenerateOptions& generate = options.generate;
   generate.edit = reference.settings().edits();
   FillFromReference(reference, generate);
@@ -124,9 +126,9 @@ int Run(BisectOptions options, const DebugOptions& debug, const CancelFlag& canc
 
   // 2. Search.
   const bool silent = generate.quiet || generate.json;
-  const BisectResult result = Bisect(Runner(pipeline, request, reference, silent, cancel));
-  Json json = BisectJson(result);
-  std::string text = BisectText(result);
+  const compare::BisectResult result = compare::Bisect(Runner(pipeline, request, reference, silent, cancel));
+  Json json = compare::BisectJson(result);
+  std::string text = compare::BisectText(result);
   if (result.first_bad.empty()) {
     Print(stdout, "{}", generate.json ? json.dump(1) + "\n" : text);
     return reference.checkpoints().empty() ? 1 : 0;
@@ -140,13 +142,13 @@ int Run(BisectOptions options, const DebugOptions& debug, const CancelFlag& canc
     const std::string artifacts = repro.has_parent_path() ? repro.parent_path().string() : ".";
     const std::string command = fmt::format(
         "qwen-image --artifacts {} --debug={} --only {} --checkpoints '{}' --substitute '*' {} {}{}{}",
-        artifacts, repro.filename().string(), result.component, ReproOperation(result),
+        artifacts, repro.filename().string(), result.component, report::ReproOperation(result),
         generate.edit ? "edit" : "generate", ModelArguments(FindModel(generate.model)),
         generate.machine.device ? fmt::format(" --device {}", NameOf(*generate.machine.device)) : "",
         generate.machine.precision ? fmt::format(" --precision {}", NameOf(*generate.machine.precision))
                                    : "");
-    WriteRepro(repro, reference, result, WeightsOf(pipeline, result.component, ReproOperation(result)),
-               command);
+    report::WriteRepro(repro, reference, result,
+                       WeightsOf(pipeline, result.component, report::ReproOperation(result)), command);
     json["repro"] = {{"folder", repro.string()}, {"command", command}};
     text += fmt::format("repro: {}\n  {}\n", repro.string(), command);
   }

@@ -2,21 +2,21 @@
 
 #include "core/checkpoint.h"
 #include "model_options.h"
-#include "parity/level.h"
+#include "parity/record/level.h"
 #include "print.h"
 
 namespace qwen_image {
 namespace {
 
-const char* LevelName(CheckpointLevel level) {
+const char* LevelName(record::CheckpointLevel level) {
   switch (level) {
-    case CheckpointLevel::kBoundaries:
+    case record::CheckpointLevel::kBoundaries:
       return "boundaries";
-    case CheckpointLevel::kBlocks:
+    case record::CheckpointLevel::kBlocks:
       return "blocks";
-    case CheckpointLevel::kAll:
+    case record::CheckpointLevel::kAll:
       return "all";
-    case CheckpointLevel::kOnRequest:
+    case record::CheckpointLevel::kOnRequest:
       return "by name";
   }
   return "?";
@@ -29,11 +29,11 @@ class NamePrinter : public CheckpointSink {
   }
   bool Wants(std::string_view name) const override { return !selection_ || selection_->Contains(name); }
   void OnCheckpoint(const std::string& name, const CheckpointView&) override {
-    Print(stdout, "{:<10}  {}\n", LevelName(LevelOf(name)), name);
+    Print(stdout, "{:<10}  {}\n", LevelName(record::LevelOf(name)), name);
   }
 
  private:
-  std::optional<CheckpointSelection> selection_;  // none: every one
+  std::optional<record::CheckpointSelection> selection_;  // none: every one
 };
 
 }  // namespace

@@ -11,12 +11,13 @@
 #include "core/fail.h"
 #include "files/output_file.h"
 #include "files/text.h"
-#include "parity/attribution.h"
-#include "parity/compare.h"
-#include "parity/hints.h"
-#include "parity/html_report.h"
-#include "parity/name_map.h"
-#include "parity/report.h"
+#include "parity/compare/attribution.h"
+#include "parity/compare/runs.h"
+#include "parity/hints/causes.h"
+#include "parity/record/name_map.h"
+#include "parity/report/html_page.h"
+#include "parity/report/text.h"
+#include "parity/report/tools.h"
 #include "print.h"
 
 namespace qwen_image {
@@ -80,9 +81,9 @@ void CheckTolerances(const CompareCommandOptions& o) {
 
 bool IsPng(const std::filesystem::path& path) { return path.extension() == ".png"; }
 
-void RefuseOtherSettings(const TensorSet& ref, const TensorSet& run) {
+void RefuseOtherSettings(const record::TensorSet& ref, const record::TensorSet& run) {
   std::string list;
-  for (const ManifestDifference& d : CompareManifests(ref.manifest(), run.manifest())) {
+  for (const compare::ManifestDifference& d : compare::CompareManifests(ref.manifest(), run.manifest())) {
     if (d.fatal)
       list +=
           fmt::format("\n  {}: {} and {}", Printable(d.key), Printable(d.ref, 100), Printable(d.run, 100));
@@ -105,14 +106,14 @@ void WriteToStandardOutput(const std::string& text) {
     Fail(ErrorKind::kCannotWrite, "cannot write to the standard output");
 }
 
-void WriteReports(const Comparison& comparison, const std::optional<Attribution>& attribution,
-                  const CompareCommandOptions& o) {
-  Json json = ReportJson(comparison);
-  std::string text = ReportText(
+void WriteReports(const compare::Comparison& comparison,
+                  const std::optional<compare::Attribution>& attribution, const CompareCommandOptions& o) {
+  Json json = report::ReportJson(comparison);
+  std::string text = report::ReportText(
       comparison, {.tell_of_all = true, .all = o.all, .worst = o.worst, .color = UsesColor(o.color)});
   if (attribution) {
-    json["attribution"] = AttributionJson(*attribution);
-    text += AttributionText(*attribution);
+    json["attribution"] = compare::AttributionJson(*attribution);
+    text += compare::AttributionText(*attribution);
   }
   const std::string json_text = json.dump(1, ' ', false, Json::error_handler_t::replace) + "\n";
   if (o.json == "-") {
@@ -120,7 +121,7 @@ void WriteReports(const Comparison& comparison, const std::optional<Attribution>
   } else if (!o.json.empty()) {
     WriteText(o.json, json_text);
   }
-  if (!o.junit.empty()) WriteText(o.junit, ReportJUnit(comparison));
+  if (!o.junit.empty()) WriteText(o.junit, report::ReportJUnit(comparison));
   if (o.quiet) return;
   if (o.json == "-") {
     Print(stderr, "{}", text);
@@ -130,20 +131,22 @@ void WriteReports(const Comparison& comparison, const std::optional<Attribution>
 }
 
 // Opens what is compared with the reference.
-TensorSet OpenRun(const std::filesystem::path& path, const TensorSet& ref, const CompareCommandOptions& o) {
-  TensorSet run = TensorSet::Open(path);
-  if (!o.map.empty()) run.Rename(NameMap::Read(o.map));
+record::TensorSet OpenRun(const std::filesystem::path& path, const record::TensorSet& ref,
+                          const CompareCommandOptions& o) {
+  record::TensorSet run = record::TensorSet::Open(path);
+  if (!o.map.empty()) run.Rename(record::NameMap::Read(o.map));
   if (!o.force) RefuseOtherSettings(ref, run);
   return run;
 }
 
-Comparison CompareWithProgress(const TensorSet& ref, const TensorSet& run, const CompareCommandOptions& o,
-                               const CancelFlag& cancel) {
+compare::Comparison CompareWithProgress(const record::TensorSet& ref, const record::TensorSet& run,
+                                        const CompareCommandOptions& o, const CancelFlag& cancel) {
   CompareProgress progress(o.quiet, cancel);
-  return CompareSets(ref, run,
-                     {.criterion = {.atol = o.atol, .rtol = o.rtol, .floor_factor = o.floor_factor},
-                      .only = o.only,
-                      .on_progress = [&](int64_t done, int64_t total) { progress.Update(done, total); }});
+  return compare::CompareSets(
+      ref, run,
+      {.criterion = {.atol = o.atol, .rtol = o.rtol, .floor_factor = o.floor_factor},
+       .only = o.only,
+       .on_progress = [&](int64_t done, int64_t total) { progress.Update(done, total); }});
 }
 
 int Run(const CompareCommandOptions& o, const CancelFlag& cancel) {
@@ -153,35 +156,35 @@ int Run(const CompareCommandOptions& o, const CancelFlag& cancel) {
     if (!output->empty() && *output != "-") CheckWritable(*output);
   }
   if (IsPng(o.ref) || IsPng(o.run)) {
-    const Comparison pictures = ComparePngFiles(o.ref, o.run);
+    const compare::Comparison pictures = compare::ComparePngFiles(o.ref, o.run);
     WriteReports(pictures, std::nullopt, o);
-    if (!o.report.empty()) WriteHtmlReport(o.report, pictures);
+    if (!o.report.empty()) report::WriteHtmlReport(o.report, pictures);
     return pictures.passed() ? 0 : 1;
   }
 
   // 2. Open both sides and compare.
-  const TensorSet ref = TensorSet::Open(o.ref);
-  const TensorSet run = OpenRun(o.run, ref, o);
-  Comparison comparison = CompareWithProgress(ref, run, o, cancel);
-  AddHints(comparison, ref, run);
+  const record::TensorSet ref = record::TensorSet::Open(o.ref);
+  const record::TensorSet run = OpenRun(o.run, ref, o);
+  compare::Comparison comparison = CompareWithProgress(ref, run, o, cancel);
+  hints::AddHints(comparison, ref, run);
 
   // 3. Who makes the error?
-  std::optional<Attribution> attribution;
+  std::optional<compare::Attribution> attribution;
   if (!o.isolated.empty()) {
-    const TensorSet isolated_run = OpenRun(o.isolated, ref, o);
-    if (!IsIsolatedRun(isolated_run.manifest()))
+    const record::TensorSet isolated_run = OpenRun(o.isolated, ref, o);
+    if (!compare::IsIsolatedRun(isolated_run.manifest()))
       Fail(ErrorKind::kUsage, "{} was not recorded with --substitute '*'", o.isolated.string());
-    const Comparison isolated = CompareWithProgress(ref, isolated_run, o, cancel);
-    attribution = Attribute(&comparison, &isolated);
+    const compare::Comparison isolated = CompareWithProgress(ref, isolated_run, o, cancel);
+    attribution = compare::Attribute(&comparison, &isolated);
   } else if (o.attribute) {
-    attribution =
-        IsIsolatedRun(run.manifest()) ? Attribute(nullptr, &comparison) : Attribute(&comparison, nullptr);
+    attribution = compare::IsIsolatedRun(run.manifest()) ? compare::Attribute(nullptr, &comparison)
+                                                         : compare::Attribute(&comparison, nullptr);
   }
 
   // 4. Report.
   WriteReports(comparison, attribution, o);
   if (!o.report.empty()) {
-    WriteHtmlReport(o.report, comparison, ref, run);
+    report::WriteHtmlReport(o.report, comparison, ref, run);
     if (!o.quiet) Print(stderr, "report written to {}\n", o.report.string());
   }
   return comparison.passed() ? 0 : 1;

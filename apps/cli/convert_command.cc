@@ -4,11 +4,11 @@
 #include <memory>
 
 #include "command.h"
+#include "convert/model.h"
 #include "core/fail.h"
 #include "core/threads.h"
 #include "machine_options.h"
 #include "model_options.h"
-#include "pipeline/convert.h"
 #include "print.h"
 #include "progress.h"
 #include "text_table.h"
@@ -39,7 +39,7 @@ class ConversionBar {
     if (shown_ && style_ == ProgressPrinter::Style::kBar) Print(stderr, "\r\x1b[2K");
   }
 
-  void Update(const ConvertProgress& p) {
+  void Update(const convert::Progress& p) {
     const bool bar = style_ == ProgressPrinter::Style::kBar;
     const auto interval = bar ? std::chrono::milliseconds(100) : std::chrono::seconds(5);
     const auto now = Clock::now();
@@ -60,12 +60,12 @@ class ConversionBar {
  private:
   using Clock = std::chrono::steady_clock;
 
-  static double Share(const ConvertProgress& p) {
+  static double Share(const convert::Progress& p) {
     return static_cast<double>(p.done_bytes) / static_cast<double>(std::max<int64_t>(p.total_bytes, 1));
   }
 
   // "converting transformer, 12.3 GB of 40.9 GB, 1 min 20 s left"
-  static std::string Describe(const ConvertProgress& p, double elapsed) {
+  static std::string Describe(const convert::Progress& p, double elapsed) {
     std::string text = fmt::format("converting {}, {} of {}", NameOf(p.component), HumanBytes(p.done_bytes),
                                    HumanBytes(p.total_bytes));
     const auto done = static_cast<double>(p.done_bytes - p.continued_bytes);
@@ -81,7 +81,7 @@ class ConversionBar {
   bool shown_ = false;
 };
 
-std::vector<std::string> Figures(int64_t bytes, const TensorError& error) {
+std::vector<std::string> Figures(int64_t bytes, const convert::TensorError& error) {
   const double bits =
       8.0 * static_cast<double>(bytes) / static_cast<double>(std::max<int64_t>(error.count, 1));
   const bool exact = error.squared_error == 0;
@@ -94,7 +94,7 @@ void AddRow(TextTable& table, std::vector<std::string> cells, const std::vector<
   table.AddRow(std::move(cells));
 }
 
-std::string TotalsText(const ConversionResult& result) {
+std::string TotalsText(const convert::Result& result) {
   TextTable table({{"component", false},
                    {"role", false},
                    {"tensors"},
@@ -102,16 +102,16 @@ std::string TotalsText(const ConversionResult& result) {
                    {"bits/weight"},
                    {"largest error"},
                    {"relative RMSE"}});
-  for (const RoleTotal& total : TotalsByRole(result.tensors)) {
+  for (const convert::RoleTotal& total : convert::TotalsByRole(result.tensors)) {
     AddRow(table, {total.component, total.role, fmt::format("{}", total.tensors)},
            Figures(total.bytes, total.error));
   }
   return fmt::format("{}\n", fmt::join(table.Lines(), "\n"));
 }
 
-std::string WorstText(const ConversionResult& result) {
+std::string WorstText(const convert::Result& result) {
   constexpr size_t kWorst = 10;
-  const std::vector<ConvertedTensor> worst = WorstTensors(result.tensors, kWorst);
+  const std::vector<convert::ConvertedTensor> worst = convert::WorstTensors(result.tensors, kWorst);
   if (worst.empty()) return "\nEvery value is exactly that of the source.\n";
   TextTable table({{"largest relative errors", false},
                    {"from", false},
@@ -120,19 +120,19 @@ std::string WorstText(const ConversionResult& result) {
                    {"bits/weight"},
                    {"largest error"},
                    {"relative RMSE"}});
-  for (const ConvertedTensor& tensor : worst)
+  for (const convert::ConvertedTensor& tensor : worst)
     AddRow(table, {tensor.name, tensor.from, tensor.to}, Figures(tensor.bytes, tensor.error));
   return fmt::format("\n{}\n", fmt::join(table.Lines(), "\n"));
 }
 
-ConvertOptions LibraryOptions(const ConvertCommandOptions& o) {
+convert::Options LibraryOptions(const ConvertCommandOptions& o) {
   constexpr double kGigabyte = 1e9;
-  ConvertOptions options{.to = ParseTarget(o.to),
-                         .group_size = o.group_size,
-                         .max_shard_bytes = static_cast<int64_t>(o.shard_gigabytes * kGigabyte),
-                         .overwrite = o.overwrite,
-                         .threads = o.threads};
-  for (const std::string& rule : o.rules) options.rules.push_back(ParseEncodingRule(rule));
+  convert::Options options{.to = convert::ParseTarget(o.to),
+                           .group_size = o.group_size,
+                           .max_shard_bytes = static_cast<int64_t>(o.shard_gigabytes * kGigabyte),
+                           .overwrite = o.overwrite,
+                           .threads = o.threads};
+  for (const std::string& rule : o.rules) options.rules.push_back(convert::ParseEncodingRule(rule));
   for (const std::string& name : o.only) options.only.push_back(ParseComponent(name));
   return options;
 }
@@ -148,16 +148,16 @@ ModelFiles SourceOf(const ConvertCommandOptions& o) {
   return FindModel(files);
 }
 
-void PrintResult(const ConvertCommandOptions& o, const ConversionResult& result, double seconds) {
+void PrintResult(const ConvertCommandOptions& o, const convert::Result& result, double seconds) {
   if (o.json) {
-    Json json = ConversionJson(result.tensors, result.notes);
+    Json json = convert::ConversionJson(result.tensors, result.notes);
     json["output"] = o.output.string();
     json["seconds"] = seconds;
     json["files"] = result.files;
     json["continued_files"] = result.continued;
     return Print(stdout, "{}\n", json.dump(1, ' ', false, Json::error_handler_t::replace));
   }
-  const RoleTotal total = TotalOf(result.tensors);
+  const convert::RoleTotal total = convert::TotalOf(result.tensors);
   if (!o.quiet) {
     Print(stdout, "{}{}\n", TotalsText(result), WorstText(result));
     for (const std::string& note : result.notes) Print(stdout, "note: {}\n", note);
@@ -170,12 +170,12 @@ void PrintResult(const ConvertCommandOptions& o, const ConversionResult& result,
 
 int Run(const ConvertCommandOptions& o, const CancelFlag& cancel) {
   const auto start = std::chrono::steady_clock::now();
-  const ConvertOptions options = LibraryOptions(o);
-  ConversionResult result;
+  const convert::Options options = LibraryOptions(o);
+  convert::Result result;
   try {
     ConversionBar bar(o.quiet);
-    result = ConvertModel(SourceOf(o), o.output, options, cancel,
-                          [&](const ConvertProgress& progress) { bar.Update(progress); });
+    result = convert::ConvertModel(SourceOf(o), o.output, options, cancel,
+                                   [&](const convert::Progress& progress) { bar.Update(progress); });
   } catch (const Error& error) {
     const std::filesystem::path partial = o.output.string() + ".partial";
     std::error_code ignored;

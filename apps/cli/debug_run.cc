@@ -4,13 +4,14 @@
 
 #include "core/fail.h"
 #include "core/glob.h"
+#include "draw/opened_model.h"
 #include "files/numbers.h"
 #include "files/output_file.h"
 #include "files/text.h"
 #include "options/text_form.h"
-#include "parity/hints.h"
-#include "parity/report.h"
-#include "pipeline/pipeline_impl.h"
+#include "parity/hints/causes.h"
+#include "parity/report/text.h"
+#include "parity/report/tools.h"
 #include "print.h"
 
 namespace qwen_image {
@@ -43,7 +44,7 @@ void TakeOrMatch(const char* name, Setting& own, const Value& reference, const s
          what, reference, ValueOf(own));
 }
 
-std::optional<ValueRange> RangeIn(const ReferenceRun& reference, const std::string& name) {
+std::optional<ValueRange> RangeIn(const record::ReferenceRun& reference, const std::string& name) {
   if (!reference.Has(name)) return std::nullopt;
   const NpyArray array = reference.Read(name);
   const auto* values = std::get_if<std::vector<float>>(&array.values);
@@ -52,20 +53,21 @@ std::optional<ValueRange> RangeIn(const ReferenceRun& reference, const std::stri
   return ValueRange{*min, *max};
 }
 
-KnownRanges RangesFor(const Pipeline& pipeline, const ReferenceRun* reference) {
+record::KnownRanges RangesFor(const Pipeline& pipeline, const record::ReferenceRun* reference) {
   if (reference) return [reference](std::string_view name) { return RangeIn(*reference, std::string(name)); };
-  const Model& model = *pipeline.impl().model;
-  return model.published_size() ? KnownRanges(model.vocabulary().checkpoints->known_range) : KnownRanges();
+  const Model& model = *draw::ModelOf(pipeline).model;
+  return model.published_size() ? record::KnownRanges(model.vocabulary().checkpoints->known_range)
+                                : record::KnownRanges();
 }
 
 // What fits nothing is a slip of the pen, better told before a long run than after it.
-void CheckNamesExist(const ReferenceRun& reference, const DebugOptions& options) {
+void CheckNamesExist(const record::ReferenceRun& reference, const DebugOptions& options) {
   const std::vector<std::string>& names = reference.checkpoints();
   for (const std::string& glob : options.substitute) {
     if (std::none_of(names.begin(), names.end(), [&](const std::string& n) { return MatchesGlob(glob, n); }))
       Fail(ErrorKind::kUsage, "--substitute {}: the reference holds no such checkpoint", Quoted(glob));
   }
-  const CheckpointSelection selection(options.Checkpoints());
+  const record::CheckpointSelection selection(options.Checkpoints());
   if (std::none_of(names.begin(), names.end(), [&](const std::string& n) { return selection.Contains(n); })) {
     Fail(ErrorKind::kUsage, "--checkpoints {}: the reference holds none of them, nothing could be compared",
          Quoted(options.Checkpoints()));
@@ -75,15 +77,16 @@ void CheckNamesExist(const ReferenceRun& reference, const DebugOptions& options)
 }  // namespace
 
 DebugRun::DebugRun(const DebugOptions& options) : options_(options) {
-  const CheckpointSelection selection(options_.Checkpoints());
+  const record::CheckpointSelection selection(options_.Checkpoints());
   std::error_code error;
   if (!options_.run_id.empty()) {
     CheckRunId(options_.run_id);
-    recorder_ = std::make_unique<RunRecorder>(OwnFolder(), selection);
+    recorder_ = std::make_unique<record::RunWriter>(OwnFolder(), selection);
     if (std::filesystem::exists(ReferenceFolder() / "manifest.json", error)) {
       reference_.emplace(ReferenceFolder());
       CheckNamesExist(*reference_, options_);
-      checker_ = std::make_unique<RunChecker>(*reference_, selection, options_.substitute, recorder_.get());
+      checker_ =
+          std::make_unique<compare::RunChecker>(*reference_, selection, options_.substitute, recorder_.get());
       if (!options_.only.empty()) checker_->LimitTo(options_.only);
     }
   }
@@ -98,16 +101,16 @@ DebugRun::DebugRun(const DebugOptions& options) : options_(options) {
 
 void DebugRun::Watch(const Pipeline& pipeline) {
   if (options_.trace.empty()) return;
-  tracer_ = std::make_unique<RunTracer>(*pipeline.impl().model->vocabulary().checkpoints,
-                                        CheckpointSelection(options_.Checkpoints()),
-                                        RangesFor(pipeline, reference()), sink());
+  tracer_ = std::make_unique<record::RunTracer>(*draw::ModelOf(pipeline).model->vocabulary().checkpoints,
+                                                record::CheckpointSelection(options_.Checkpoints()),
+                                                RangesFor(pipeline, reference()), sink());
 }
 
 namespace {
 
 // The pictures that the reference started from lie beside its tensors.
-void FillPictures(const ReferenceRun& reference, GenerateOptions& o) {
-  const RunSettings& s = reference.settings();
+void FillPictures(const record::ReferenceRun& reference, GenerateOptions& o) {
+  const record::RunSettings& s = reference.settings();
   const std::filesystem::path& folder = reference.tensors().path();
   if (s.edits() != o.edit)
     Fail(ErrorKind::kUsage, "the reference run is of {} ({}); use the command {}",
@@ -123,8 +126,8 @@ void FillPictures(const ReferenceRun& reference, GenerateOptions& o) {
 
 }  // namespace
 
-void FillFromReference(const ReferenceRun& reference, GenerateOptions& o) {
-  const RunSettings& s = reference.settings();
+void FillFromReference(const record::ReferenceRun& reference, GenerateOptions& o) {
+  const record::RunSettings& s = reference.settings();
   GenerateRequest& own = o.request;
   FillPictures(reference, o);
   if (s.strength) TakeOrMatch("strength", own.strength, *s.strength, "strength", o);
@@ -156,7 +159,8 @@ CheckpointSink* DebugRun::sink() {
   return recorder_.get();
 }
 
-bool DebugRun::Finish(const RunSettings& settings, const GenerateOptions& options, const Pipeline& pipeline) {
+bool DebugRun::Finish(const record::RunSettings& settings, const GenerateOptions& options,
+                      const Pipeline& pipeline) {
   const bool healthy = FinishTrace(options);
   const bool agrees = !recorder_ || FinishComparison(settings, options, pipeline);
   return healthy && agrees;
@@ -179,22 +183,23 @@ bool DebugRun::FinishTrace(const GenerateOptions& options) {
   return tracer_->healthy();
 }
 
-bool DebugRun::FinishComparison(const RunSettings& settings, const GenerateOptions& options,
+bool DebugRun::FinishComparison(const record::RunSettings& settings, const GenerateOptions& options,
                                 const Pipeline& pipeline) {
-  recorder_->Finish(settings, pipeline.threads(), std::string(NameOf(pipeline.impl().device)));
+  recorder_->Finish(settings, pipeline.threads(), std::string(NameOf(pipeline.device())));
   if (!checker_) {
     if (!options.quiet)
       Print(stderr, "tensors saved in {}; no reference in {} to compare with\n", OwnFolder().string(),
             ReferenceFolder().string());
     return true;
   }
-  Comparison comparison = checker_->comparison();
-  if (!comparison.passed()) AddHints(comparison, reference_->tensors(), TensorSet::Open(OwnFolder()));
-  const std::string report = ReportJson(comparison).dump(1) + "\n";
+  compare::Comparison comparison = checker_->comparison();
+  if (!comparison.passed())
+    hints::AddHints(comparison, reference_->tensors(), record::TensorSet::Open(OwnFolder()));
+  const std::string report = report::ReportJson(comparison).dump(1) + "\n";
   OutputFile file(OwnFolder() / "report.json");
   file.Write(report.data(), report.size());
   file.Commit();
-  if (!options.quiet || !comparison.passed()) Print(stderr, "{}", ReportText(comparison));
+  if (!options.quiet || !comparison.passed()) Print(stderr, "{}", report::ReportText(comparison));
   return comparison.passed();
 }
 

@@ -5,30 +5,31 @@
 #include <optional>
 
 #include "debug_options.h"
+#include "draw/component_run.h"
 #include "generate_options.h"
-#include "parity/run_recorder.h"
-#include "parity/trace.h"
-#include "pipeline/component_run.h"
+#include "parity/compare/checker.h"
+#include "parity/record/run_writer.h"
+#include "parity/record/trace.h"
 #include "qwen_image/qwen_image.h"
 
 namespace qwen_image {
 
 // Takes prompt and settings from the reference's manifest where the user gave none, and refuses to compare
 // runs with different ones. Throws Error kUsage.
-void FillFromReference(const ReferenceRun& reference, GenerateOptions& options);
+void FillFromReference(const record::ReferenceRun& reference, GenerateOptions& options);
 
 class DebugRun {
  public:
   explicit DebugRun(const DebugOptions& options);
 
   bool on() const { return recorder_ || !options_.trace.empty(); }
-  const ReferenceRun* reference() const { return reference_ ? &*reference_ : nullptr; }
+  const record::ReferenceRun* reference() const { return reference_ ? &*reference_ : nullptr; }
 
   void Watch(const Pipeline& pipeline);  // to be called when the model is loaded: --trace asks what it is
   CheckpointSink* sink();                // null: nobody listens
 
   // Writes and prints what was found. Returns false if a comparison or the run's health failed.
-  bool Finish(const RunSettings& settings, const GenerateOptions& options, const Pipeline& pipeline);
+  bool Finish(const record::RunSettings& settings, const GenerateOptions& options, const Pipeline& pipeline);
   // After an error (a picture of NaN, say): what was seen up to there, which is what one looks for then.
   void ReportUnfinished(const GenerateOptions& options, const Pipeline& pipeline);
 
@@ -36,25 +37,25 @@ class DebugRun {
   std::filesystem::path ReferenceFolder() const { return options_.artifacts / options_.run_id / "ref"; }
   std::filesystem::path OwnFolder() const { return options_.artifacts / options_.run_id / "cpp"; }
   bool FinishTrace(const GenerateOptions& options);
-  bool FinishComparison(const RunSettings& settings, const GenerateOptions& options,
+  bool FinishComparison(const record::RunSettings& settings, const GenerateOptions& options,
                         const Pipeline& pipeline);
 
   DebugOptions options_;
-  std::optional<ReferenceRun> reference_;
-  std::unique_ptr<RunRecorder> recorder_;
-  std::unique_ptr<RunChecker> checker_;
-  std::unique_ptr<RunTracer> tracer_;
+  std::optional<record::ReferenceRun> reference_;
+  std::unique_ptr<record::RunWriter> recorder_;
+  std::unique_ptr<compare::RunChecker> checker_;
+  std::unique_ptr<record::RunTracer> tracer_;
 };
 
 // A reference run's tensors as the inputs of one component.
-class ReferenceInputs : public ComponentInputs {
+class ReferenceInputs : public draw::ComponentInputs {
  public:
-  explicit ReferenceInputs(const ReferenceRun& reference) : reference_(reference) {}
+  explicit ReferenceInputs(const record::ReferenceRun& reference) : reference_(reference) {}
   std::optional<Tensor> Floats(const std::string& checkpoint) const override;
   std::optional<std::vector<int64_t>> Ids(const std::string& checkpoint) const override;
 
  private:
-  const ReferenceRun& reference_;
+  const record::ReferenceRun& reference_;
 };
 
 }  // namespace qwen_image

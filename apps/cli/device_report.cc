@@ -1,7 +1,7 @@
 #include "device_report.h"
 
+#include "draw/opened_model.h"
 #include "mlx/weight_forms.h"
-#include "pipeline/pipeline_impl.h"
 
 namespace qwen_image {
 namespace {
@@ -16,12 +16,12 @@ Json ShareJson(const MlxWeightUse::Share& share) {
 }  // namespace
 
 std::string WeightsNote(const Pipeline& pipeline) {
-  const Pipeline::Impl& model = pipeline.impl();
+  const draw::OpenedModel& model = draw::ModelOf(pipeline);
   return model.device == Device::kCpu ? "" : DescribeWeights(model.model->WeightsOnDevice());
 }
 
 Json WeightsJson(const Pipeline& pipeline) {
-  const Pipeline::Impl& model = pipeline.impl();
+  const draw::OpenedModel& model = draw::ModelOf(pipeline);
   if (model.device == Device::kCpu) return nullptr;
   const MlxWeightUse use = model.model->WeightsOnDevice();
   return {{"as_in_file", ShareJson(use.as_in_file)},

@@ -5,11 +5,11 @@
 #include "command.h"
 #include "core/fail.h"
 #include "core/threads.h"
+#include "doctor/diagnosis.h"
 #include "files/json.h"
 #include "files/text.h"
 #include "machine_options.h"
 #include "model_options.h"
-#include "pipeline/doctor.h"
 #include "print.h"
 #include "text_style.h"
 #include "text_table.h"
@@ -54,7 +54,7 @@ std::string Marked(Health health, const TextStyle& style) {
 }
 
 // "BF16 3.1 GB + 4-bit g64 11.5 GB", the largest first.
-std::string FormatsText(const DoctorPart& part) {
+std::string FormatsText(const doctor::Part& part) {
   std::vector<std::pair<int64_t, std::string>> sorted;
   for (const auto& [format, bytes] : part.formats) sorted.emplace_back(bytes, format);
   std::sort(sorted.rbegin(), sorted.rend());
@@ -82,12 +82,12 @@ std::string SecondsText(double seconds) {
   return seconds < 1 ? fmt::format("{:.2f} s", seconds) : fmt::format("{:.0f} s", seconds);
 }
 
-std::string DiagnosisText(const Diagnosis& found, const TextStyle& style) {
+std::string DiagnosisText(const doctor::Diagnosis& found, const TextStyle& style) {
   std::string text = fmt::format("{}\n", style.Bold(found.what));
   if (!found.variant.name.empty()) text += fmt::format("  told by {}\n", found.variant.how);
   TextTable parts(
       {{"part", false}, {"size"}, {"parameters"}, {"stored as", false}, {"", false}, {"where", false}});
-  for (const DoctorPart& part : found.parts) {
+  for (const doctor::Part& part : found.parts) {
     parts.AddRow({part.name, part.bytes ? HumanBytes(part.bytes) : "",
                   part.parameters ? HumanCount(part.parameters) : "", FormatsText(part), part.text,
                   Printable(part.path.string())});
@@ -108,7 +108,7 @@ std::string DiagnosisText(const Diagnosis& found, const TextStyle& style) {
         "\n{} of memory are available; a step is estimated from one matrix product, timed just now.\n",
         HumanBytes(found.available_memory));
     TextTable pictures({{"picture", false}, {"memory"}, {"", false}, {"a step"}, {"with guidance"}});
-    for (const DoctorPicture& picture : found.pictures) {
+    for (const doctor::PictureCost& picture : found.pictures) {
       pictures.AddRow({fmt::format("{}x{}", picture.width, picture.height), HumanBytes(picture.memory),
                        picture.fits ? "fits" : "does not fit", SecondsText(picture.seconds_per_step),
                        SecondsText(2 * picture.seconds_per_step)});
@@ -119,7 +119,7 @@ std::string DiagnosisText(const Diagnosis& found, const TextStyle& style) {
   return text;
 }
 
-Json DiagnosisJson(const Diagnosis& found) {
+Json DiagnosisJson(const doctor::Diagnosis& found) {
   Json json = {{"usable", found.usable()},
                {"what", found.what},
                {"variant", found.variant.name.empty() ? Json() : Json(found.variant.name)},
@@ -129,7 +129,7 @@ Json DiagnosisJson(const Diagnosis& found) {
                {"parts", Json::array()},
                {"findings", Json::array()},
                {"pictures", Json::array()}};
-  for (const DoctorPart& part : found.parts) {
+  for (const doctor::Part& part : found.parts) {
     json["parts"].push_back({{"name", part.name},
                              {"path", part.path.string()},
                              {"health", NameOf(part.health)},
@@ -142,7 +142,7 @@ Json DiagnosisJson(const Diagnosis& found) {
     json["findings"].push_back(
         {{"health", NameOf(finding.health)}, {"subject", finding.subject}, {"text", finding.text}});
   }
-  for (const DoctorPicture& picture : found.pictures) {
+  for (const doctor::PictureCost& picture : found.pictures) {
     json["pictures"].push_back({{"width", picture.width},
                                 {"height", picture.height},
                                 {"memory", picture.memory},
@@ -159,9 +159,9 @@ int Run(const DoctorOptions& o, const CancelFlag& cancel) {
     files.model = o.path;
   }
   ThreadPool pool(o.threads > 0 ? o.threads : DefaultThreadCount());
-  Diagnosis found;
+  doctor::Diagnosis found;
   try {
-    found = Diagnose(FindModel(files), pool, cancel);
+    found = doctor::Diagnose(FindModel(files), pool, cancel);
   } catch (const Error& error) {  // not in the cache
     if (error.kind() != ErrorKind::kBadInput) throw;
     found.what = "no model was found";

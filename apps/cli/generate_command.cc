@@ -8,13 +8,13 @@
 #include "core/fail.h"
 #include "debug_run.h"
 #include "device_report.h"
+#include "draw/opened_model.h"
 #include "files/output_file.h"
 #include "files/png.h"
 #include "generate_jobs.h"
 #include "generate_report.h"
 #include "model_options.h"
 #include "picture_record.h"
-#include "pipeline/pipeline_impl.h"
 #include "print.h"
 #include "progress.h"
 #include "weights/model_name.h"
@@ -53,7 +53,7 @@ bool KeepDrawn(const Job& job, const std::string& run_id, const GenerateOptions&
   if (options.json) {
     record["file"] = job.output.string();
     record["already_drawn"] = true;
-    Print(stdout, "{}\n", RecordText(record));
+    Print(stdout, "{}\n", draw::RecordText(record));
   } else if (!options.quiet) {
     Print(stdout, "{}: already drawn\n", job.output.string());
   }
@@ -70,7 +70,8 @@ void RefuseUnwatchable(const GenerateRequest& request) {
 }
 
 // The size is the one that was drawn at, which the tensors have.
-RunSettings SettingsOf(const Picture& p, const GenerateOptions& o, const std::string& pipeline_class) {
+record::RunSettings SettingsOf(const Picture& p, const GenerateOptions& o,
+                               const std::string& pipeline_class) {
   return {.prompt = p.prompt,
           .negative_prompt = p.negative_prompt,
           .width = p.source ? p.source->working_width : p.width,
@@ -110,9 +111,9 @@ bool RunOnly(const Pipeline& pipeline, const JobPlan& plan, const std::string& c
   const Job& job = plan.jobs.front();
   std::optional<Image> picture;
   try {
-    picture = RunComponent(pipeline, ParseComponent(component), plan.RequestOf(job),
-                           ReferenceInputs(*debug.reference()),
-                           {.on_progress = {}, .cancel = &cancel, .checkpoints = debug.sink()});
+    picture = draw::RunComponent(pipeline, ParseComponent(component), plan.RequestOf(job),
+                                 ReferenceInputs(*debug.reference()),
+                                 {.on_progress = {}, .cancel = &cancel, .checkpoints = debug.sink()});
   } catch (const Error& error) {
     if (error.kind() != ErrorKind::kInterrupted) debug.ReportUnfinished(options, pipeline);
     throw;
@@ -154,7 +155,7 @@ int Run(GenerateOptions options, const DebugOptions& debug_options, const Cancel
     return RunOnly(pipeline, plan, debug_options.only, debug, options, cancel) ? 0 : 1;
 
   if (const std::string note = WeightsNote(pipeline); !note.empty() && !options.quiet)
-    Print(stderr, "note: weights on {}: {}\n", NameOf(pipeline.impl().device), note);
+    Print(stderr, "note: weights on {}: {}\n", NameOf(pipeline.device()), note);
 
   // 3. Draw and write.
   bool passed = true;
@@ -171,14 +172,14 @@ int Run(GenerateOptions options, const DebugOptions& debug_options, const Cancel
     progress.Clear();
     Json record = PictureRecord(picture, request, options, ModelName(model), pipeline);
     if (!run_id.empty()) record[kRunKey] = run_id;
-    WritePng(job.output, picture.image(), PngText(record));
+    WritePng(job.output, picture.image(), draw::PngText(record));
     RemoveResumeState(picture);
     if (options.json) {
       PrintJson(job, picture, record, start, pipeline);
     } else if (!options.quiet) {
       PrintSummary(job, picture, pipeline);
     }
-    passed = debug.Finish(SettingsOf(picture, options, pipeline.impl().model->PipelineClass(request)),
+    passed = debug.Finish(SettingsOf(picture, options, draw::ModelOf(pipeline).model->PipelineClass(request)),
                           options, pipeline);
   }
   if (!options.json) stdout_was_lost = false;  // the picture is the result, not what is said about it

@@ -133,7 +133,7 @@ void PrintJson(const Job& job, const Picture& p, Json record, const StartSeconds
                        {"decode", p.seconds.decode}};
   if (start.start_to_first_step) record["seconds"]["start_to_first_step"] = *start.start_to_first_step;
   record["peak_memory_bytes"] = MemoryInUse().peak;
-  Print(stdout, "{}\n", RecordText(record));
+  Print(stdout, "{}\n", draw::RecordText(record));
 }
 
 }  // namespace qwen_image

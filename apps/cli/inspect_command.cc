@@ -6,11 +6,11 @@
 #include "command.h"
 #include "core/fail.h"
 #include "core/threads.h"
+#include "inspect/weights.h"
 #include "inspect_report.h"
 #include "machine_options.h"
 #include "print.h"
 #include "progress.h"
-#include "weights/inspect/inspect.h"
 
 namespace qwen_image {
 namespace {
@@ -95,7 +95,8 @@ int Run(const InspectCommandOptions& o, const CancelFlag& cancel) {
   const bool two = !o.other.empty();
   ReadingProgress progress(o.quiet);
   ThreadPool pool(o.threads > 0 ? o.threads : DefaultThreadCount());
-  const ScanContext context{pool, cancel, [&](int64_t done, int64_t total) { progress.Update(done, total); }};
+  const inspect::ScanContext context{pool, cancel,
+                                     [&](int64_t done, int64_t total) { progress.Update(done, total); }};
   const InspectReportOptions report{.full = o.full,
                                     .quiet = o.quiet,
                                     .order = OrderOf(o.sort, two),
@@ -103,13 +104,13 @@ int Run(const InspectCommandOptions& o, const CancelFlag& cancel) {
                                     .tolerance = o.tolerance,
                                     .style = TextStyle::ForStandardOutput()};
   if (two) {
-    const WeightDiff diff = DiffWeights(o.path, o.other, o.filters, context);
+    const inspect::WeightDiff diff = inspect::DiffWeights(o.path, o.other, o.filters, context);
     Print(stdout, "{}", o.json ? JsonText(WeightDiffJson(diff, o.tolerance)) : WeightDiffText(diff, report));
     return diff.Equal(o.tolerance) ? 0 : 1;
   }
-  InspectOptions options{.filters = o.filters, .statistics = o.statistics};
+  inspect::InspectOptions options{.filters = o.filters, .statistics = o.statistics};
   if (o.verify) options.read_again_bytes = std::numeric_limits<int64_t>::max();
-  const Inspection inspection = InspectWeights(o.path, options, context);
+  const inspect::Inspection inspection = inspect::InspectWeights(o.path, options, context);
   Print(stdout, "{}", o.json ? JsonText(InspectionJson(inspection)) : InspectionText(inspection, report));
   return inspection.broken() ? 1 : 0;
 }

@@ -28,7 +28,7 @@ Json ToJson(const std::vector<Finding>& findings) {
   return list;
 }
 
-Json ToJson(const InspectedTensor& tensor) {
+Json ToJson(const inspect::InspectedTensor& tensor) {
   Json json = {{"name", tensor.name},
                {"file", tensor.file->path().filename().string()},
                {"shape", tensor.shape},
@@ -48,7 +48,7 @@ Json ToJson(const InspectedTensor& tensor) {
   if (!tensor.chunks.empty())
     json["checksum"] = fmt::format("{:016x}{:016x}", tensor.checksum.high, tensor.checksum.low);
   if (tensor.statistics) {
-    const ValueStatistics& s = *tensor.statistics;
+    const inspect::ValueStatistics& s = *tensor.statistics;
     json["nan"] = s.nan;
     json["inf"] = s.inf;
     json["zero_share"] = s.zero_share();
@@ -64,11 +64,11 @@ Json ToJson(const InspectedTensor& tensor) {
 
 }  // namespace
 
-Json InspectionJson(const Inspection& inspection) {
+Json InspectionJson(const inspect::Inspection& inspection) {
   Json components = Json::array();
-  for (const InspectedComponent& component : inspection.components) {
+  for (const inspect::InspectedComponent& component : inspection.components) {
     Json tensors = Json::array();
-    for (const InspectedTensor& tensor : component.tensors) tensors.push_back(ToJson(tensor));
+    for (const inspect::InspectedTensor& tensor : component.tensors) tensors.push_back(ToJson(tensor));
     components.push_back({{"name", component.name},
                           {"path", component.path.string()},
                           {"parameters", component.parameters()},
@@ -86,11 +86,11 @@ Json InspectionJson(const Inspection& inspection) {
   return json;
 }
 
-Json WeightDiffJson(const WeightDiff& diff, double tolerance) {
+Json WeightDiffJson(const inspect::WeightDiff& diff, double tolerance) {
   Json components = Json::array();
-  for (const ComponentDiff& component : diff.components) {
+  for (const inspect::ComponentDiff& component : diff.components) {
     Json tensors = Json::array(), roles = Json::array();
-    for (const TensorDifference& d : component.tensors) {
+    for (const inspect::TensorDifference& d : component.tensors) {
       Json json = {{"name", d.name},         {"shape_a", d.shape_a},   {"shape_b", d.shape_b},
                    {"format_a", d.format_a}, {"format_b", d.format_b}, {"identical", d.identical()}};
       if (!d.problem.empty()) {
@@ -104,7 +104,7 @@ Json WeightDiffJson(const WeightDiff& diff, double tolerance) {
       }
       tensors.push_back(std::move(json));
     }
-    for (const RoleDifference& role : component.Roles()) {
+    for (const inspect::RoleDifference& role : component.Roles()) {
       roles.push_back({{"role", role.name},
                        {"tensors", role.tensors},
                        {"mean_relative_error", NumberOrText(role.mean_relative)},
@@ -120,7 +120,7 @@ Json WeightDiffJson(const WeightDiff& diff, double tolerance) {
                           {"roles", std::move(roles)}});
   }
   Json configs = Json::array();
-  for (const ConfigDifference& config : diff.configs)
+  for (const inspect::ConfigDifference& config : diff.configs)
     configs.push_back({{"file", config.file}, {"difference", config.text}});
   return {{"a", diff.path_a.string()},
           {"b", diff.path_b.string()},

@@ -61,16 +61,16 @@ TextTable NewTable(std::string first) {
 
 std::string ShapeText(const Shape& shape) { return fmt::format("[{}]", fmt::join(shape, ",")); }
 
-std::string ZeroText(const ValueStatistics& s) {
+std::string ZeroText(const inspect::ValueStatistics& s) {
   if (s.zeros == 0) return "";
   if (s.zeros == s.count) return "100%";
   const double share = 100 * s.zero_share();
   return share < 0.1 ? "<0.1%" : fmt::format("{:.1f}%", std::min(share, 99.9));
 }
 
-std::string TagText(const std::vector<const InspectedTensor*>& tensors, const Tags& tags) {
+std::string TagText(const std::vector<const inspect::InspectedTensor*>& tensors, const Tags& tags) {
   std::map<std::string, size_t> counts;
-  for (const InspectedTensor* tensor : tensors) {
+  for (const inspect::InspectedTensor* tensor : tensors) {
     const auto found = tags.find(tensor->name);
     if (found == tags.end()) continue;
     for (const std::string& tag : found->second) ++counts[tag];
@@ -84,17 +84,18 @@ std::string TagText(const std::vector<const InspectedTensor*>& tensors, const Ta
 }
 
 // Scales and biases count with what they scale, unless they have rows of their own.
-int64_t ShownBytes(const InspectedTensor& tensor, bool full) {
+int64_t ShownBytes(const inspect::InspectedTensor& tensor, bool full) {
   return tensor.bytes() + (full ? 0 : tensor.part_bytes);
 }
 
 // One row for tensors that differ in block numbers only.
-std::vector<std::string> Row(const std::string& label, const std::vector<const InspectedTensor*>& tensors,
-                             const Tags& tags, bool full) {
+std::vector<std::string> Row(const std::string& label,
+                             const std::vector<const inspect::InspectedTensor*>& tensors, const Tags& tags,
+                             bool full) {
   int64_t bytes = 0;
-  ValueStatistics all;
+  inspect::ValueStatistics all;
   bool measured = true;
-  for (const InspectedTensor* tensor : tensors) {
+  for (const inspect::InspectedTensor* tensor : tensors) {
     bytes += ShownBytes(*tensor, full);
     measured = measured && tensor->statistics;
     if (tensor->statistics) all.Merge(*tensor->statistics);
@@ -118,7 +119,7 @@ struct Totals {
 
 Totals TotalsOf(const WeightTreeNode& node, bool full) {
   Totals totals;
-  for (const InspectedTensor* tensor : node.tensors) {
+  for (const inspect::InspectedTensor* tensor : node.tensors) {
     ++totals.tensors;
     totals.parameters += tensor->parameters();
     totals.bytes += ShownBytes(*tensor, full);
@@ -187,7 +188,7 @@ class TreePrinter {
   std::map<size_t, std::string> headings_;  // row → what stands behind its name
 };
 
-double SortValue(const InspectedTensor& tensor, WeightOrder order) {
+double SortValue(const inspect::InspectedTensor& tensor, WeightOrder order) {
   if (order == WeightOrder::kBytes) return static_cast<double>(tensor.bytes());
   if (!tensor.statistics) return -1;
   switch (order) {
@@ -202,16 +203,17 @@ double SortValue(const InspectedTensor& tensor, WeightOrder order) {
   }
 }
 
-std::string FlatList(const InspectedComponent& component, const Tags& tags,
+std::string FlatList(const inspect::InspectedComponent& component, const Tags& tags,
                      const InspectReportOptions& options) {
-  std::vector<const InspectedTensor*> tensors;
-  for (const InspectedTensor& tensor : component.tensors) {
+  std::vector<const inspect::InspectedTensor*> tensors;
+  for (const inspect::InspectedTensor& tensor : component.tensors) {
     if (options.full || tensor.part_of.empty()) tensors.push_back(&tensor);
   }
   if (options.order != WeightOrder::kName) {
-    std::stable_sort(tensors.begin(), tensors.end(), [&](const InspectedTensor* a, const InspectedTensor* b) {
-      return SortValue(*a, options.order) > SortValue(*b, options.order);
-    });
+    std::stable_sort(tensors.begin(), tensors.end(),
+                     [&](const inspect::InspectedTensor* a, const inspect::InspectedTensor* b) {
+                       return SortValue(*a, options.order) > SortValue(*b, options.order);
+                     });
   }
   const size_t shown = std::min(tensors.size(), options.top.value_or(tensors.size()));
   TextTable table = NewTable("name");
@@ -225,9 +227,9 @@ std::string FlatList(const InspectedComponent& component, const Tags& tags,
   return text;
 }
 
-std::string ComponentText(const InspectedComponent& component, const InspectReportOptions& options) {
+std::string ComponentText(const inspect::InspectedComponent& component, const InspectReportOptions& options) {
   std::map<std::string, int64_t> formats;
-  for (const InspectedTensor& tensor : component.tensors) {
+  for (const inspect::InspectedTensor& tensor : component.tensors) {
     if (tensor.part_of.empty()) formats[tensor.format] += tensor.parameters();
   }
   std::vector<std::pair<int64_t, std::string>> by_size;
@@ -236,7 +238,7 @@ std::string ComponentText(const InspectedComponent& component, const InspectRepo
   std::string types;
   for (const auto& [count, format] : by_size) types += (types.empty() ? "" : ", ") + format;
   const auto tensors = std::count_if(component.tensors.begin(), component.tensors.end(),
-                                     [](const InspectedTensor& t) { return t.part_of.empty(); });
+                                     [](const inspect::InspectedTensor& t) { return t.part_of.empty(); });
   std::string text =
       fmt::format("{}  {} parameters in {} tensors, {}, {}{}\n",
                   options.style.Bold(Printable(component.name)), HumanCount(component.parameters()), tensors,
@@ -253,7 +255,7 @@ std::string ComponentText(const InspectedComponent& component, const InspectRepo
   return text + FindingsText(component.findings, options);
 }
 
-std::string SecondReadingText(const SecondReading& reading, const TextStyle& style) {
+std::string SecondReadingText(const inspect::SecondReading& reading, const TextStyle& style) {
   const std::string amount =
       reading.bytes == reading.total_bytes
           ? fmt::format("all {}", HumanBytes(reading.bytes))
@@ -291,11 +293,11 @@ std::string FindingsText(const std::vector<Finding>& findings, const InspectRepo
   return text;
 }
 
-std::string InspectionText(const Inspection& inspection, const InspectReportOptions& options) {
+std::string InspectionText(const inspect::Inspection& inspection, const InspectReportOptions& options) {
   std::string text;
   Totals totals;
   size_t broken = 0, warnings = 0, notes = 0;
-  for (const InspectedComponent& component : inspection.components) {
+  for (const inspect::InspectedComponent& component : inspection.components) {
     text += ComponentText(component, options) + "\n";
     totals.tensors += component.tensors.size();
     totals.parameters += component.parameters();

@@ -5,9 +5,9 @@
 #include <string>
 
 #include "files/json.h"
+#include "inspect/diff.h"
+#include "inspect/inspected.h"
 #include "text_style.h"
-#include "weights/inspect/diff.h"
-#include "weights/inspect/inspected.h"
 
 namespace qwen_image {
 
@@ -22,11 +22,11 @@ struct InspectReportOptions {
   TextStyle style{false};
 };
 
-std::string InspectionText(const Inspection& inspection, const InspectReportOptions& options);
-Json InspectionJson(const Inspection& inspection);
+std::string InspectionText(const inspect::Inspection& inspection, const InspectReportOptions& options);
+Json InspectionJson(const inspect::Inspection& inspection);
 
-std::string WeightDiffText(const WeightDiff& diff, const InspectReportOptions& options);
-Json WeightDiffJson(const WeightDiff& diff, double tolerance);
+std::string WeightDiffText(const inspect::WeightDiff& diff, const InspectReportOptions& options);
+Json WeightDiffJson(const inspect::WeightDiff& diff, double tolerance);
 
 // The findings, the worst first, wrapped to a terminal's width.
 std::string FindingsText(const std::vector<Finding>& findings, const InspectReportOptions& options);

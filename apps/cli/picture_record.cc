@@ -75,7 +75,7 @@ void NeedLoras(const Json& record, const std::string& picture, const std::string
 
 Json PictureRecord(const Picture& picture, const GenerateRequest& request, const GenerateOptions& o,
                    const std::string& model_name, const Pipeline& pipeline) {
-  Json record = DrawnRecord(picture, request, model_name, pipeline.impl());
+  Json record = draw::DrawnRecord(picture, request, model_name, draw::ModelOf(pipeline));
   // What the picture was made from; as with LoRAs without the way there.
   for (const options::Field& field : options::Fields()) {
     for (const std::filesystem::path& path : o.Files(field.name)) {
@@ -93,7 +93,7 @@ Json RecordOfDrawn(const std::filesystem::path& picture, const std::string& run_
   if (!std::filesystem::is_regular_file(picture)) return nullptr;
   try {
     const auto text = ReadPngText(picture);
-    const auto found = text.find(kRecordKey);
+    const auto found = text.find(draw::kRecordKey);
     if (found == text.end()) return nullptr;
     Json record = ParseJson(found->second, picture.string());
     const bool same = record.is_object() && record.contains(kRunKey) && record[kRunKey] == run_id;
@@ -105,7 +105,7 @@ Json RecordOfDrawn(const std::filesystem::path& picture, const std::string& run_
 
 void FillFromPicture(const std::filesystem::path& picture, GenerateOptions& o) {
   const auto text = ReadPngText(picture);
-  const auto found = text.find(kRecordKey);
+  const auto found = text.find(draw::kRecordKey);
   if (found == text.end()) {
     Fail(ErrorKind::kBadInput,
          "{}: the picture carries no qwen-image settings (another program made it, or they were removed)",

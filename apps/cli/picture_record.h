@@ -5,9 +5,9 @@
 #include <string>
 #include <vector>
 
+#include "draw/record.h"
 #include "files/json.h"
 #include "generate_options.h"
-#include "pipeline/drawn_record.h"
 #include "qwen_image/qwen_image.h"
 
 namespace qwen_image {

@@ -10,12 +10,13 @@
 #include "command.h"
 #include "core/fail.h"
 #include "device_report.h"
+#include "draw/opened_model.h"
 #include "files/numbers.h"
 #include "machine_options.h"
 #include "model_options.h"
-#include "parity/picture.h"
-#include "parity/run_recorder.h"
-#include "pipeline/pipeline_impl.h"
+#include "parity/compare/checker.h"
+#include "parity/compare/picture.h"
+#include "parity/record/run_writer.h"
 #include "print.h"
 #include "progress.h"
 #include "selftest_report.h"
@@ -98,7 +99,7 @@ class Selftest {
   // Returns the CPU's picture.
   Picture Compare(const std::string& what, const GenerateRequest& request) {
     const ScratchFolder folder;
-    RunRecorder recorder(folder.path(), CheckpointSelection(kLevel));
+    record::RunWriter recorder(folder.path(), record::CheckpointSelection(kLevel));
     const auto [on_cpu, cpu_seconds] = Draw(cpu_, request, &recorder, what + ", on the CPU");
     recorder.Finish({.prompt = on_cpu.prompt,
                      .negative_prompt = on_cpu.negative_prompt,
@@ -108,15 +109,16 @@ class Selftest {
                      .cfg = on_cpu.cfg,
                      .seed = on_cpu.seed},
                     cpu_.threads(), "cpu");
-    const ReferenceRun reference(folder.path());
+    const record::ReferenceRun reference(folder.path());
     const std::string name(NameOf(result_.device.device));
-    RunChecker checker(reference, CheckpointSelection(kLevel), {"*"}, nullptr);
+    compare::RunChecker checker(reference, record::CheckpointSelection(kLevel), {"*"}, nullptr);
     Draw(device_, request, &checker, fmt::format("{}, on {}, each stage on the CPU's tensors", what, name));
     result_.Add(checker.comparison());
     const auto [on_device, device_seconds] =
         Draw(device_, request, nullptr, fmt::format("{}, on {} alone", what, name));
     result_.Add({what,
-                 ComparePictures(ToFloatPicture(on_cpu.image()), ToFloatPicture(on_device.image()), 255),
+                 compare::ComparePictures(compare::ToFloatPicture(on_cpu.image()),
+                                          compare::ToFloatPicture(on_device.image()), 255),
                  cpu_seconds, device_seconds});
     return on_cpu;
   }

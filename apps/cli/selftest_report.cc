@@ -8,10 +8,10 @@
 
 #include "families/checkpoint_names.h"
 #include "files/text.h"
-#include "parity/criterion.h"
-#include "parity/level.h"
-#include "parity/picture.h"
-#include "parity/report.h"
+#include "parity/compare/criterion.h"
+#include "parity/compare/picture.h"
+#include "parity/record/level.h"
+#include "parity/report/text.h"
 #include "progress.h"
 #include "text_table.h"
 
@@ -23,9 +23,9 @@ namespace {
 constexpr double kFastBlockNmse = 1e-3;
 constexpr double kFastPsnr = 40;
 
-std::span<const StageNames> StagesOf(const Comparison& comparison) {
+std::span<const StageNames> StagesOf(const compare::Comparison& comparison) {
   std::vector<std::string> names;
-  for (const TensorComparison& t : comparison.tensors) names.push_back(t.name);
+  for (const compare::TensorComparison& t : comparison.tensors) names.push_back(t.name);
   return NamesFor(names).stages;
 }
 
@@ -38,9 +38,9 @@ bool Has(const StageNames& stage, std::string_view component, std::string_view m
 // Null for what is no device's work: tokens, noise levels, the steps between.
 const StageNames* StageOf(std::span<const StageNames> stages, const std::string& checkpoint) {
   if (checkpoint == "image_latents") return nullptr;  // the pipeline draws and packs them
-  std::string component = ComponentOf(checkpoint);
+  std::string component = record::ComponentOf(checkpoint);
   std::string_view module = ModuleOf(checkpoint);
-  if (const std::string_view maker = MakerOf(checkpoint); !maker.empty()) {
+  if (const std::string_view maker = record::MakerOf(checkpoint); !maker.empty()) {
     component = maker;
     module = "";  // what a component returns is the work of its last stage
   }
@@ -50,15 +50,15 @@ const StageNames* StageOf(std::span<const StageNames> stages, const std::string&
   return found == stages.end() ? nullptr : &*found;
 }
 
-void Loosen(TensorComparison& tensor) {
-  if (!tensor.error || tensor.criterion.kind != Criterion::Kind::kNmse) return;
+void Loosen(compare::TensorComparison& tensor) {
+  if (!tensor.error || tensor.criterion.kind != compare::Criterion::Kind::kNmse) return;
   tensor.criterion.limit = kFastBlockNmse;
-  tensor.passed = Judge(tensor.criterion, *tensor.error, tensor.ref, tensor.run);
+  tensor.passed = compare::Judge(tensor.criterion, *tensor.error, tensor.ref, tensor.run);
 }
 
 std::string PictureText(const SelftestPicture& picture, const SelftestResult& result,
                         const TextStyle& style) {
-  const PictureComparison& d = picture.difference;
+  const compare::PictureComparison& d = picture.difference;
   const std::string verdict = d.passed.value_or(false) ? style.Green("ok") : style.Red("FAILED");
   if (!d.problem.empty()) return fmt::format("{}: {}: {}\n", picture.name, d.problem, verdict);
   const std::string limit = result.precision == Precision::kExact ? "at most 1 level and at least 60 dB"
@@ -87,29 +87,31 @@ Json Number(double value) { return std::isfinite(value) ? Json(value) : Json(); 
 
 }  // namespace
 
-void SelftestResult::Add(const Comparison& comparison) {
+void SelftestResult::Add(const compare::Comparison& comparison) {
   missing.insert(missing.end(), comparison.missing.begin(), comparison.missing.end());
   missing.insert(missing.end(), comparison.extra.begin(), comparison.extra.end());
   const std::span<const StageNames> known = StagesOf(comparison);
   if (stages.empty())
     for (const StageNames& stage : known) stages.push_back({.name = std::string(stage.title)});
-  for (const TensorComparison& compared : comparison.tensors) {
+  for (const compare::TensorComparison& compared : comparison.tensors) {
     const StageNames* names = StageOf(known, compared.name);
     if (!names) continue;
-    TensorComparison tensor = compared;
+    compare::TensorComparison tensor = compared;
     if (precision == Precision::kFast && names->rounds) Loosen(tensor);
     const auto stage =
         std::find_if(stages.begin(), stages.end(), [&](const auto& s) { return s.name == names->title; });
     ++stage->tensors;
     stage->failed += tensor.passed ? 0 : 1;
     if (tensor.error && !(tensor.error->max_abs <= stage->max_abs)) stage->max_abs = tensor.error->max_abs;
-    if (stage->tensors == 1 || Severity(tensor) > Severity(stage->worst)) stage->worst = std::move(tensor);
+    if (stage->tensors == 1 || report::Severity(tensor) > report::Severity(stage->worst))
+      stage->worst = std::move(tensor);
   }
 }
 
 void SelftestResult::Add(SelftestPicture picture) {
-  PictureComparison& d = picture.difference;
-  d.passed = precision == Precision::kExact ? IsSamePicture(d) : d.problem.empty() && d.psnr >= kFastPsnr;
+  compare::PictureComparison& d = picture.difference;
+  d.passed =
+      precision == Precision::kExact ? compare::IsSamePicture(d) : d.problem.empty() && d.psnr >= kFastPsnr;
   pictures.push_back(std::move(picture));
 }
 
@@ -136,7 +138,7 @@ std::string SelftestText(const SelftestResult& r, const TextStyle& style) {
     if (stage.tensors == 0) continue;
     const auto& error = stage.worst.error;
     table.AddRow({stage.name, std::to_string(stage.tensors), error ? fmt::format("{:.1e}", error->nmse) : "-",
-                  fmt::format("{:.1e}", stage.max_abs), Describe(stage.worst.criterion),
+                  fmt::format("{:.1e}", stage.max_abs), compare::Describe(stage.worst.criterion),
                   stage.failed == 0 ? "ok" : "FAILED", Printable(stage.worst.name)});
   }
   for (const std::string& line : table.Lines()) text += line + "\n";
@@ -168,11 +170,11 @@ Json SelftestJson(const SelftestResult& r) {
                               {"failed", stage.failed},
                               {"nmse", error ? Number(error->nmse) : Json()},
                               {"max_abs", Number(stage.max_abs)},
-                              {"limit", Describe(stage.worst.criterion)},
+                              {"limit", compare::Describe(stage.worst.criterion)},
                               {"nearest_to_its_limit", stage.worst.name}});
   }
   for (const SelftestPicture& picture : r.pictures) {
-    const PictureComparison& d = picture.difference;
+    const compare::PictureComparison& d = picture.difference;
     json["pictures"].push_back({{"picture", picture.name},
                                 {"passed", *d.passed},
                                 {"max_levels", Number(d.max_levels)},

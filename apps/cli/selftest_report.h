@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "device/devices.h"
-#include "parity/comparison.h"
+#include "parity/compare/result.h"
 #include "text_style.h"
 
 namespace qwen_image {
@@ -14,14 +14,14 @@ namespace qwen_image {
 struct SelftestStage {
   std::string name;
   size_t tensors = 0, failed = 0;
-  double max_abs = 0;      // the largest error of all
-  TensorComparison worst;  // the one nearest to its limit, or the first that is beyond it
+  double max_abs = 0;               // the largest error of all
+  compare::TensorComparison worst;  // the one nearest to its limit, or the first that is beyond it
 };
 
 // A picture that the device drew by itself from beginning to end.
 struct SelftestPicture {
   std::string name;
-  PictureComparison difference;  // from the CPU's
+  compare::PictureComparison difference;  // from the CPU's
   double cpu_seconds = 0, device_seconds = 0;
 };
 
@@ -36,7 +36,7 @@ struct SelftestResult {
   Json weights;
 
   // Puts the tensors of a comparison to their stages and judges them.
-  void Add(const Comparison& comparison);
+  void Add(const compare::Comparison& comparison);
   void Add(SelftestPicture picture);  // judges it
   bool passed() const;
 };

@@ -19,7 +19,7 @@ std::string Percent(double relative) {
   return relative == 0 ? "0" : fmt::format("{:.3g}%", 100 * relative);
 }
 
-std::string Types(const TensorDifference& d) {
+std::string Types(const inspect::TensorDifference& d) {
   return d.format_a == d.format_b ? d.format_a : d.format_a + " → " + d.format_b;
 }
 
@@ -48,15 +48,15 @@ std::string OnlyText(const std::string& title, const std::vector<std::string>& n
   return text;
 }
 
-bool Less(const TensorDifference& a, const TensorDifference& b, WeightOrder order) {
+bool Less(const inspect::TensorDifference& a, const inspect::TensorDifference& b, WeightOrder order) {
   if (order == WeightOrder::kMax) return a.max_abs > b.max_abs;
   if (order == WeightOrder::kBytes) return ElementCount(a.shape_a) > ElementCount(b.shape_a);
   return a.name < b.name;
 }
 
-std::string TensorsText(const ComponentDiff& component, const InspectReportOptions& options) {
-  std::vector<const TensorDifference*> differing;
-  for (const TensorDifference& d : component.tensors) {
+std::string TensorsText(const inspect::ComponentDiff& component, const InspectReportOptions& options) {
+  std::vector<const inspect::TensorDifference*> differing;
+  for (const inspect::TensorDifference& d : component.tensors) {
     if (!d.identical() || d.format_a != d.format_b) differing.push_back(&d);
   }
   if (differing.empty()) return "";
@@ -69,7 +69,7 @@ std::string TensorsText(const ComponentDiff& component, const InspectReportOptio
   const size_t shown =
       options.full ? differing.size() : std::min(differing.size(), options.top.value_or(kRows));
   for (size_t i = 0; i < shown; ++i) {
-    const TensorDifference& d = *differing[i];
+    const inspect::TensorDifference& d = *differing[i];
     const std::string name = "  " + Printable(d.name);
     if (!d.problem.empty()) {
       table.AddRow({name, Types(d), "", "", "", "", "← " + d.problem});
@@ -87,13 +87,13 @@ std::string TensorsText(const ComponentDiff& component, const InspectReportOptio
   return text;
 }
 
-std::string RolesText(const ComponentDiff& component, const InspectReportOptions& options) {
-  const std::vector<RoleDifference> roles = component.Roles();
+std::string RolesText(const inspect::ComponentDiff& component, const InspectReportOptions& options) {
+  const std::vector<inspect::RoleDifference> roles = component.Roles();
   if (roles.size() < 2) return "";
   TextTable table({{"  by role", false}, {"tensors"}, {"mean error"}, {"max error"}, {"max_abs"}});
   const size_t shown = options.full ? roles.size() : std::min(roles.size(), options.top.value_or(kRows));
   for (size_t i = 0; i < shown; ++i) {
-    const RoleDifference& role = roles[i];
+    const inspect::RoleDifference& role = roles[i];
     table.AddRow({"  " + Printable(role.name), std::to_string(role.tensors), Percent(role.mean_relative),
                   Percent(role.max_relative), ShortNumber(role.max_abs)});
   }
@@ -103,11 +103,11 @@ std::string RolesText(const ComponentDiff& component, const InspectReportOptions
   return text;
 }
 
-std::string ComponentText(const ComponentDiff& component, const InspectReportOptions& options) {
+std::string ComponentText(const inspect::ComponentDiff& component, const InspectReportOptions& options) {
   const size_t identical = component.identical(), both = component.tensors.size();
   const auto within = static_cast<size_t>(std::count_if(
       component.tensors.begin(), component.tensors.end(),
-      [&](const TensorDifference& d) { return !d.identical() && d.Within(options.tolerance); }));
+      [&](const inspect::TensorDifference& d) { return !d.identical() && d.Within(options.tolerance); }));
   const std::string name = component.name_a == component.name_b
                                ? Printable(component.name_a)
                                : Printable(component.name_a) + " against " + Printable(component.name_b);
@@ -124,15 +124,16 @@ std::string ComponentText(const ComponentDiff& component, const InspectReportOpt
 
 }  // namespace
 
-std::string WeightDiffText(const WeightDiff& diff, const InspectReportOptions& options) {
+std::string WeightDiffText(const inspect::WeightDiff& diff, const InspectReportOptions& options) {
   std::string text = fmt::format("A  {}\nB  {}\n\n", Printable(diff.path_a.string(), 1000),
                                  Printable(diff.path_b.string(), 1000));
-  for (const ComponentDiff& component : diff.components) text += ComponentText(component, options) + "\n";
+  for (const inspect::ComponentDiff& component : diff.components)
+    text += ComponentText(component, options) + "\n";
   for (const std::string& name : diff.components_only_in_a)
     text += fmt::format("{}  only in A\n", Printable(name));
   for (const std::string& name : diff.components_only_in_b)
     text += fmt::format("{}  only in B\n", Printable(name));
-  for (const ConfigDifference& config : diff.configs)
+  for (const inspect::ConfigDifference& config : diff.configs)
     text += fmt::format("{}  differs: {}\n", config.file, config.text);
   text += FindingsText(diff.broken, options);
   if (!diff.Equal(options.tolerance)) {

@@ -22,7 +22,7 @@ struct NaturalLess {
 
 struct Trie {
   std::map<std::string_view, Trie, NaturalLess> children;
-  const InspectedTensor* tensor = nullptr;
+  const inspect::InspectedTensor* tensor = nullptr;
 };
 
 struct Folded {
@@ -71,7 +71,8 @@ class Folder {
   }
 
  private:
-  WeightTreeNode Leaf(std::string_view label, const InspectedTensor& tensor, std::string* signature) const {
+  WeightTreeNode Leaf(std::string_view label, const inspect::InspectedTensor& tensor,
+                      std::string* signature) const {
     *signature += Printable(label) + ToString(tensor.shape) + tensor.format + ";";
     return {.label = Printable(label), .tensors = {&tensor}};
   }
@@ -96,9 +97,9 @@ class Folder {
 
 }  // namespace
 
-std::vector<WeightTreeNode> BuildWeightTree(const InspectedComponent& component, bool full) {
+std::vector<WeightTreeNode> BuildWeightTree(const inspect::InspectedComponent& component, bool full) {
   Trie root;
-  for (const InspectedTensor& tensor : component.tensors) {
+  for (const inspect::InspectedTensor& tensor : component.tensors) {
     if (!full && !tensor.part_of.empty()) continue;
     Trie* at = &root;
     for (const std::string_view part : SplitName(tensor.name)) at = &at->children[part];

@@ -4,20 +4,20 @@
 #include <string>
 #include <vector>
 
-#include "weights/inspect/inspected.h"
+#include "inspect/inspected.h"
 
 namespace qwen_image {
 
 struct WeightTreeNode {
   std::string label;                     // a part of the name, or "{0…59}", or several parts with dots
   std::vector<WeightTreeNode> children;  // none for a leaf
-  std::vector<const InspectedTensor*> tensors;  // of a leaf: one, or one of each folded block
+  std::vector<const inspect::InspectedTensor*> tensors;  // of a leaf: one, or one of each folded block
 
   bool leaf() const { return !tensors.empty(); }
 };
 
 // Scales and biases of quantized tensors are left out unless `full`, which also leaves every block on its
 // own.
-std::vector<WeightTreeNode> BuildWeightTree(const InspectedComponent& component, bool full);
+std::vector<WeightTreeNode> BuildWeightTree(const inspect::InspectedComponent& component, bool full);
 
 }  // namespace qwen_image

@@ -11,7 +11,6 @@
 #include "files/base64.h"
 #include "files/text.h"
 #include "http_error.h"
-#include "pipeline/pipeline_impl.h"
 #include "weights/memory.h"
 
 namespace qwen_image::server {
@@ -173,7 +172,7 @@ Reply Draw(const HttpRequest& request, const Pipeline& pipeline, Jobs& jobs, boo
   } else {
     settings.erase("strength");  // there of a second pass, which is off
   }
-  const std::string note = RoundSides(settings, pipeline.impl().geometry().side_multiple);
+  const std::string note = RoundSides(settings, pipeline.side_multiple());
   JobRequest job = MakeJobRequest(Fields(settings), pictures, pipeline);
   if (!note.empty()) job.notes.push_back(note);
   for (const char* picture : {"init_images", "mask"}) body.erase(picture);  // theirs are not sent back either

@@ -3,13 +3,13 @@
 #include <utility>
 
 #include "core/fail.h"
+#include "draw/opened_model.h"
 #include "files/base64.h"
 #include "http_error.h"
-#include "pipeline/pipeline_impl.h"
 
 namespace qwen_image::server {
 
-std::string ModelId(const Pipeline& pipeline) { return pipeline.impl().model->id(); }
+std::string ModelId(const Pipeline& pipeline) { return draw::ModelOf(pipeline).model->id(); }
 
 HttpResponse FailedJobResponse(const HttpRequest& request, const Job& job) {
   // Not a status that clients answer by asking again: somebody did not want the picture.

@@ -8,7 +8,6 @@
 #include "core/fail.h"
 #include "files/numbers.h"
 #include "options/json_form.h"
-#include "pipeline/pipeline_impl.h"
 #include "qwen_image/image_file.h"
 
 namespace qwen_image::server {
@@ -116,7 +115,7 @@ void CheckPixels(const Fields& fields, GenerateRequest& request, const Pipeline&
   std::string message = fmt::format("a picture of {}x{} has {} pixels; this server draws at most {}", width,
                                     height, width * height, limits.pixels);
   const double factor = std::sqrt(static_cast<double>(limits.pixels) / static_cast<double>(width * height));
-  const int64_t multiple = pipeline.impl().geometry().side_multiple;
+  const int64_t multiple = pipeline.side_multiple();
   const auto side = [&](int64_t asked) {
     return static_cast<int64_t>(static_cast<double>(asked) * factor) / multiple * multiple;
   };

@@ -2,9 +2,9 @@
 #include <new>
 
 #include "core/fail.h"
+#include "draw/record.h"
 #include "files/png.h"
 #include "jobs_impl.h"
-#include "pipeline/drawn_record.h"
 
 namespace qwen_image::server {
 namespace {
@@ -128,9 +128,9 @@ void Jobs::Impl::DrawPicture(const Entry& entry, int64_t index, JobProgressMeter
   };
   meter.BeginPicture(index);
   const Picture picture = pipeline.Generate(request, hooks);
-  Json record = DrawnRecord(picture, request, options.model_name, pipeline.impl());
-  NameSources(request, "uploaded", record);  // what came by a request has no name of its own
-  store.WritePicture(entry->job.id, index, picture.image(), PngText(record));
+  Json record = draw::DrawnRecord(picture, request, options.model_name, draw::ModelOf(pipeline));
+  draw::NameSources(request, "uploaded", record);  // what came by a request has no name of its own
+  store.WritePicture(entry->job.id, index, picture.image(), draw::PngText(record));
 
   const std::lock_guard lock(mutex);
   Job& job = entry->job;

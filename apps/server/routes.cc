@@ -15,7 +15,6 @@
 #include "metrics.h"
 #include "openai_routes.h"
 #include "page.h"
-#include "pipeline/pipeline_impl.h"
 
 namespace qwen_image::server {
 namespace {
@@ -155,7 +154,7 @@ HttpResponse Routes::Info() const {
                        {"variant", pipeline_.variant()},
                        {"edits", pipeline_.edits()},
                        {"channels", pipeline_.channels()},
-                       {"side_multiple", pipeline_.impl().geometry().side_multiple},
+                       {"side_multiple", pipeline_.side_multiple()},
                        {"defaults",
                         {{"width", d.width},
                          {"height", d.height},

@@ -197,6 +197,10 @@ struct PipelineOptions {
   std::filesystem::path prompt_cache = {};
 };
 
+namespace draw {
+struct PipelineAccess;  // the library's own
+}
+
 // A loaded model. Any thread may use it, but it draws one picture at a time: others wait. All processors work
 // on that one; a callback cannot draw with the pipeline that calls it.
 class QWEN_IMAGE_API Pipeline {
@@ -212,6 +216,8 @@ class QWEN_IMAGE_API Pipeline {
   bool edits() const;  // it can edit pictures (GenerateRequest::input_images)
   // Of the pictures that it draws: 3, RGB, or 4, RGBA (unless a background is asked for).
   int64_t channels() const;
+  int64_t side_multiple() const;  // width and height must be multiples of it
+  Device device() const;          // where the stages are computed; never kAuto
   const std::vector<AppliedLora>& loras() const;
   int threads() const;
 
@@ -223,9 +229,9 @@ class QWEN_IMAGE_API Pipeline {
   std::string RunId(const GenerateRequest& request) const;
 
   struct QWEN_IMAGE_HIDDEN Impl;  // the library's own
-  const Impl& impl() const { return *impl_; }
 
  private:
+  friend struct draw::PipelineAccess;
   std::unique_ptr<Impl> impl_;
 };
 

@@ -4,7 +4,7 @@
 
 #include "c_api/guard.h"
 #include "c_api/handles.h"
-#include "pipeline/drawn_record.h"
+#include "draw/record.h"
 #include "qwen_image/image_file.h"
 
 using qwen_image::Guarded;
@@ -70,7 +70,7 @@ double qwen_image_picture_cfg(const qwen_image_picture* picture) {
 
 const char* qwen_image_picture_settings(const qwen_image_picture* picture) {
   if (!picture) return "";
-  const auto found = picture->picture.png_text.find(qwen_image::kRecordKey);
+  const auto found = picture->picture.png_text.find(qwen_image::draw::kRecordKey);
   return found == picture->picture.png_text.end() ? "" : found->second.c_str();
 }
 

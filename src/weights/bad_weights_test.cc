@@ -16,8 +16,8 @@
 #include "files/testing.h"
 #include "qwen_image/truncation_guard.h"
 #include "weights/binder.h"
-#include "weights/inspect/testing.h"
 #include "weights/nonfinite.h"
+#include "weights/testing.h"
 
 namespace qwen_image {
 namespace {

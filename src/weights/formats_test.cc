@@ -11,7 +11,7 @@
 #include "files/json.h"
 #include "files/testing.h"
 #include "weights/binder.h"
-#include "weights/inspect/testing.h"
+#include "weights/testing.h"
 
 namespace qwen_image {
 namespace {

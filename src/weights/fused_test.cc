@@ -6,7 +6,7 @@
 #include "core/fail.h"
 #include "families/qwen_image_21/vocabulary.h"
 #include "files/gguf_testing.h"
-#include "weights/inspect/testing.h"
+#include "inspect/testing.h"
 #include "weights/store.h"
 
 namespace qwen_image {
@@ -106,9 +106,10 @@ TEST_P(FusedForms, AreTheModulesWhoseRowsTheyAre) {
     const auto first = gate->stored().tensor->bytes, second = up->stored().tensor->bytes;
     EXPECT_EQ(first.data() + first.size(), second.data());
 
-    const Inspection inspection = Inspect(path);
+    const inspect::Inspection inspection = inspect::Inspect(path);
     for (const char* module : {"gate_layer", "proj"}) {
-      const InspectedTensor* tensor = inspection.components[0].Find(prefix + kBlock + module + ".weight");
+      const inspect::InspectedTensor* tensor =
+          inspection.components[0].Find(prefix + kBlock + module + ".weight");
       ASSERT_TRUE(tensor) << module;
       EXPECT_EQ(tensor->format, gate->Format());
       EXPECT_THAT(tensor->shape, ElementsAre(kRows / 2, kCols));
@@ -199,14 +200,14 @@ TEST_F(FusedRowsTest, PartsInSeveralShards) {
   const WeightStore store(folder_.path(), Component::kTransformer);
   ASSERT_TRUE(store.Find(std::string(kBlock) + "gate_layer.weight"));
   EXPECT_EQ(store.Find(std::string(kBlock) + "gate_layer.weight")->Format(), "5-bit g32");
-  EXPECT_FALSE(Inspect(folder_.path()).broken());
+  EXPECT_FALSE(inspect::Inspect(folder_.path()).broken());
 }
 
 TEST_F(FusedRowsTest, WhatCannotBeDividedIsNamed) {
   const std::string whole = std::string(kBlock) + "gate_up.weight";
   const auto message = [&](const MadeTensors& tensors) {
     const fs::path path = Write(tensors);
-    EXPECT_TRUE(Inspect(path).broken());
+    EXPECT_TRUE(inspect::Inspect(path).broken());
     return MessageOf(ErrorKind::kBadInput, [&] { WeightStore(path, Component::kTransformer); });
   };
   EXPECT_THAT(message({{whole, Random({5, 4}, 1)}}),

@@ -4,8 +4,8 @@
 #include <gtest/gtest.h>
 
 #include "core/fail.h"
-#include "weights/inspect/testing.h"
 #include "weights/lora.h"
+#include "weights/testing.h"
 
 namespace qwen_image {
 namespace {

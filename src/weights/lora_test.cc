@@ -8,7 +8,7 @@
 
 #include "core/fail.h"
 #include "weights/binder.h"
-#include "weights/inspect/testing.h"
+#include "weights/testing.h"
 
 namespace qwen_image {
 namespace {

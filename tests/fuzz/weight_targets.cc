@@ -10,11 +10,11 @@
 #include "files/gguf.h"
 #include "files/safetensors.h"
 #include "inputs.h"
+#include "inspect/weights.h"
 #include "model/tokenizer.h"
 #include "qwen_image/cancel.h"
 #include "targets.h"
 #include "weights/binder.h"
-#include "weights/inspect/inspect.h"
 #include "weights/lora.h"
 #include "weights/nonfinite.h"
 
@@ -102,7 +102,7 @@ void FuzzInspect(std::string_view bytes) {
   static ThreadPool pool(1);
   const MemoryFile file(bytes);
   const CancelFlag cancel;
-  InspectWeights(file.path(), {}, {pool, cancel, {}});
+  inspect::InspectWeights(file.path(), {}, {pool, cancel, {}});
 }
 
 void FuzzComponent(std::string_view bytes) {

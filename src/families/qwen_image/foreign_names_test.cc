@@ -3,8 +3,8 @@
 #include <gtest/gtest.h>
 
 #include "families/qwen_image/vocabulary.h"
-#include "weights/inspect/testing.h"
 #include "weights/store.h"
+#include "weights/testing.h"
 
 namespace qwen_image {
 namespace {

@@ -5,7 +5,7 @@
 #include "core/fail.h"
 #include "families/qwen_image_21/transformer.h"
 #include "families/qwen_image_21/vocabulary.h"
-#include "weights/inspect/testing.h"
+#include "weights/testing.h"
 
 namespace qwen_image::qwen_image_21 {
 namespace {

@@ -5,9 +5,9 @@
 #include "families/qwen_image/vocabulary.h"
 #include "families/qwen_image_21/vocabulary.h"
 #include "files/gguf_testing.h"
-#include "weights/inspect/testing.h"
 #include "weights/recognize.h"
 #include "weights/store.h"
+#include "weights/testing.h"
 
 namespace qwen_image::qwen_image_21 {
 namespace {

@@ -4,9 +4,9 @@
 
 #include "core/fail.h"
 #include "families/qwen_image_21/vocabulary.h"
-#include "weights/inspect/testing.h"
 #include "weights/lora.h"
 #include "weights/lora_names.h"
+#include "weights/testing.h"
 
 namespace qwen_image::qwen_image_21 {
 namespace {

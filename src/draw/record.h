@@ -1,0 +1,34 @@
+// The settings of a picture, as they stand in its PNG metadata.
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "draw/opened_model.h"
+#include "files/json.h"
+#include "qwen_image/qwen_image.h"
+
+namespace qwen_image::draw {
+
+// The keyword of the record among the texts of a PNG.
+inline constexpr const char* kRecordKey = "qwen-image";
+
+// Everything that is needed to draw the picture again, but for the pictures and the noise that it was made
+// from: only the caller knows what they are called ("input_images", "init_image", "mask", "latents").
+Json DrawnRecord(const Picture& picture, const GenerateRequest& request, const std::string& model_name,
+                 const OpenedModel& model);
+
+// The record for callers who hold pictures and not files.
+Json LibraryRecord(const Picture& picture, const GenerateRequest& request, const OpenedModel& model);
+
+// Calls the pictures and the noise that it was made from `names`, `names`-1, `names`-mask …, where nobody
+// knows better.
+void NameSources(const GenerateRequest& request, const std::string& names, Json& record);
+
+// One line. Bytes that are no UTF-8, as names of files may have, become U+FFFD.
+std::string RecordText(const Json& record);
+
+std::map<std::string, std::string> PngText(const Json& record);
+
+}  // namespace qwen_image::draw

@@ -1,0 +1,43 @@
+// What tells runs apart whose numbers may differ, as hashes: who computes, and with which weights. For what a
+// run keeps on disk for later ones.
+#pragma once
+
+#include <map>
+#include <string>
+
+#include "families/model.h"
+#include "qwen_image/qwen_image.h"
+
+namespace qwen_image::keep {
+
+// Version, sources, compiler and instruction set: another build may compute other bits.
+std::string EngineIdentity();
+
+// Of files with weights, without reading them as a whole: size, both times of the last change, everything
+// before the first tensor, and 64 bytes at each of 256 places over the file. A file that was swapped for
+// another shows in the time of its last change of status, which no program can set; the rest is for file
+// systems without one.
+std::string IdentityOf(const WeightFile& file);
+// Of all files and the config that a component was loaded from.
+std::string IdentityOf(const WeightStore& store);
+
+// The identities of a model's components: whatever decides, besides its inputs, what a component computes;
+// without LoRAs. Each is computed when it is first asked for.
+class Identities {
+ public:
+  // `model` must outlive this object.
+  Identities(const Model& model, Device device, Precision precision)
+      : model_(model), device_(device), precision_(precision) {}
+
+  // Throws Error kBadInput for a vision encoder that is not there.
+  const std::string& Of(Component component);
+  const Model& model() const { return model_; }
+
+ private:
+  const Model& model_;
+  Device device_;
+  Precision precision_;
+  std::map<Component, std::string> known_;
+};
+
+}  // namespace qwen_image::keep

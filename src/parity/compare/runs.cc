@@ -1,0 +1,232 @@
+#include "parity/compare/runs.h"
+
+#include <algorithm>
+#include <array>
+#include <map>
+#include <set>
+#include <tuple>
+
+#include "core/fail.h"
+#include "core/glob.h"
+#include "files/text.h"
+#include "parity/compare/picture.h"
+#include "parity/compare/tensor.h"
+#include "parity/record/level.h"
+#include "parity/record/reference_run.h"
+
+namespace qwen_image::compare {
+namespace {
+
+// Pictures are held in memory as a whole. Larger ones are compared as tensors only.
+constexpr int64_t kMaxPicturePixels = int64_t{4096} * 4096;
+
+// Runs that differ in one of these are different pictures.
+constexpr std::array<const char*, 10> kFatalKeys = {
+    "pipeline", "prompt", "negative_prompt",    "width", "height", "steps", "sigmas",
+    "cfg",      "seed",   "max_sequence_length"};
+
+bool IsLowPrecision(const std::string& dtype) { return dtype == "bfloat16" || dtype == "float16"; }
+
+std::string TextOf(const Json& object, const char* key) {
+  const auto found = object.is_object() ? object.find(key) : object.end();
+  return found != object.end() && found->is_string() ? found->get<std::string>() : "";
+}
+
+// Without guidance the negative prompt is not used.
+bool IsGuided(const Json& manifest) {
+  const auto cfg = manifest.find("cfg");
+  return cfg == manifest.end() || !cfg->is_number() || cfg->get<double>() > 1;
+}
+
+// Facts of a manifest's entries, by name.
+struct ManifestFacts {
+  struct Floor {
+    double nmse = 0, max_abs = 0;
+  };
+  std::map<std::string, Floor> floors;
+  std::set<std::string> low_precision;  // computed at low precision, but stored as float32
+  bool is_low = false;                  // the whole run
+
+  explicit ManifestFacts(const Json& manifest) : is_low(IsLowPrecision(TextOf(manifest, "dtype"))) {
+    if (!manifest.is_object()) return;
+    for (const Json& entry : manifest["checkpoints"]) {
+      const std::string name = TextOf(entry, "name");
+      if (IsLowPrecision(TextOf(entry, "original_dtype"))) low_precision.insert(name);
+      const auto floor = entry.find("floor");
+      if (floor == entry.end() || !floor->is_object()) continue;
+      const auto figure = [&](const char* key) -> std::optional<double> {
+        const auto found = floor->find(key);
+        if (found == floor->end() || !found->is_number()) return std::nullopt;
+        return found->get<double>();
+      };
+      if (const auto nmse = figure("nmse")) floors[name] = {*nmse, figure("max_abs").value_or(0)};
+    }
+  }
+};
+
+class SetComparer {
+ public:
+  SetComparer(const record::TensorSet& ref, const record::TensorSet& run, const CompareOptions& options)
+      : ref_(ref),
+        run_(run),
+        options_(options),
+        ref_selection_(record::RecordedSelection(ref.manifest())),
+        run_selection_(record::RecordedSelection(run.manifest())),
+        ref_facts_(ref.manifest()),
+        run_facts_(run.manifest()) {}
+
+  Comparison Compare() {
+    Comparison c{.ref_path = ref_.path(),
+                 .run_path = run_.path(),
+                 .ref_manifest = ref_.manifest(),
+                 .run_manifest = run_.manifest(),
+                 .manifest_differences = CompareManifests(ref_.manifest(), run_.manifest())};
+    for (const record::TensorInfo& tensor : ref_.tensors()) {
+      if (IsMeant(tensor.name) && run_.Find(tensor.name)) total_ += tensor.count;
+    }
+    for (const record::TensorInfo& tensor : ref_.tensors()) {
+      if (!IsMeant(tensor.name)) continue;
+      const record::TensorInfo* counterpart = run_.Find(tensor.name);
+      if (counterpart) {
+        c.tensors.push_back(CompareOne(tensor, *counterpart));
+      } else {
+        c.missing.push_back(tensor.name);
+      }
+    }
+    for (const record::TensorInfo& tensor : run_.tensors()) {
+      if (IsMeant(tensor.name) && !ref_.Find(tensor.name)) c.extra.push_back(tensor.name);
+    }
+    if (c.tensors.empty() && c.missing.empty() && c.extra.empty())
+      Fail(ErrorKind::kUsage, "no tensor of {} or {} matches --only", ref_.path().string(),
+           run_.path().string());
+    if (!not_recorded_.empty()) {
+      c.notes.push_back(
+          fmt::format("{} checkpoints were left out: one side was not to record them (--checkpoints)",
+                      not_recorded_.size()));
+    }
+    return c;
+  }
+
+ private:
+  bool IsMeant(const std::string& name) {
+    const auto matches = [&](const std::string& glob) { return MatchesGlob(glob, name); };
+    if (!options_.only.empty() && std::none_of(options_.only.begin(), options_.only.end(), matches))
+      return false;
+    // A checkpoint that one side was told not to record is not missing there.
+    const bool left_out = (!ref_.Find(name) && ref_selection_ && !ref_selection_->Contains(name)) ||
+                          (!run_.Find(name) && run_selection_ && !run_selection_->Contains(name));
+    if (left_out) not_recorded_.insert(name);
+    return !left_out;
+  }
+
+  // The source of `tensor` that also reports progress while it is read.
+  TensorSource Reported(const record::TensorSet& set, const record::TensorInfo& tensor) {
+    TensorSource source = SourceOf(set, tensor);
+    if (!options_.on_progress) return source;
+    source.read = [this, read = source.read](int64_t begin, int64_t count, double* out) {
+      options_.on_progress(done_ + begin, total_);
+      read(begin, count, out);
+    };
+    return source;
+  }
+
+  TensorComparison CompareOne(const record::TensorInfo& ref, const record::TensorInfo& run) {
+    PrecisionFacts facts{.is_float = ref.is_float,
+                         .is_low = ref_facts_.is_low || run_facts_.is_low || IsLowPrecision(ref.dtype) ||
+                                   IsLowPrecision(run.dtype) || ref_facts_.low_precision.contains(ref.name) ||
+                                   run_facts_.low_precision.contains(run.own_name)};
+    if (const auto floor = ref_facts_.floors.find(ref.name); floor != ref_facts_.floors.end())
+      std::tie(facts.floor, facts.floor_max_abs) = std::pair(floor->second.nmse, floor->second.max_abs);
+    TensorComparison result =
+        CompareTensor(ref.name, SourceOf(ref_, ref), Reported(run_, run), [&](const TensorStats& stats) {
+          facts.max_ref = MaxAbs(stats);
+          return RecordedCriterion(ref.name, facts, options_.criterion);
+        });
+    if (run.own_name != ref.name) result.run_name = run.own_name;
+    done_ += ref.count;
+    return result;
+  }
+
+  const record::TensorSet& ref_;
+  const record::TensorSet& run_;
+  const CompareOptions& options_;
+  std::optional<record::CheckpointSelection> ref_selection_, run_selection_;
+  ManifestFacts ref_facts_, run_facts_;
+  std::set<std::string> not_recorded_;  // names of one side only
+  int64_t done_ = 0, total_ = 0;
+};
+
+// The tensor `image` as a picture, if it looks like one.
+std::optional<FloatPicture> ReadPicture(const record::TensorSet& set) {
+  const record::TensorInfo* image = set.Find("image");
+  if (!image || !image->is_float || image->shape.size() != 4 || image->shape[0] != 1) return std::nullopt;
+  const int64_t channels = image->shape[1];
+  if ((channels != 3 && channels != 4) || image->count == 0 || image->count / channels > kMaxPicturePixels)
+    return std::nullopt;
+  return FloatPicture{image->shape[3], image->shape[2], set.ReadAll(*image), channels};
+}
+
+PictureComparison ComparePng(const std::filesystem::path& ref, const std::filesystem::path& run) {
+  const auto read = [](const std::filesystem::path& path) {
+    return ToFloatPicture(ReadPng(path, Transparency::kKept));
+  };
+  PictureComparison result = ComparePictures(read(ref), read(run), 255);
+  result.what = "PNG";
+  return result;
+}
+
+std::vector<PictureComparison> ComparePicturesOf(const record::TensorSet& ref, const record::TensorSet& run) {
+  std::vector<PictureComparison> pictures;
+  const auto ref_image = ReadPicture(ref), run_image = ReadPicture(run);
+  if (ref_image && run_image) {
+    pictures.push_back(ComparePictures(*ref_image, *run_image, 2));
+    pictures.back().what = "tensor, before the clamp";
+  }
+  const std::filesystem::path ref_png = ref.path() / "image.png", run_png = run.path() / "image.png";
+  std::error_code error;
+  if (std::filesystem::exists(ref_png, error) && std::filesystem::exists(run_png, error))
+    pictures.push_back(ComparePng(ref_png, run_png));
+  return pictures;
+}
+
+}  // namespace
+
+std::vector<ManifestDifference> CompareManifests(const Json& ref, const Json& run) {
+  std::vector<ManifestDifference> differences;
+  if (!ref.is_object() || !run.is_object()) return differences;
+  std::set<std::string> keys;
+  for (const Json* manifest : {&ref, &run}) {
+    for (const auto& [key, value] : manifest->items()) keys.insert(key);
+  }
+  keys.erase("checkpoints");
+  for (const std::string& key : keys) {
+    const Json ref_value = ref.value(key, Json()), run_value = run.value(key, Json());
+    if (ref_value == run_value) continue;
+    const bool said_by_both = ref.contains(key) && run.contains(key);
+    if (key == "negative_prompt" && !IsGuided(ref) && !IsGuided(run)) continue;
+    const bool fatal =
+        said_by_both && std::find(kFatalKeys.begin(), kFatalKeys.end(), key) != kFatalKeys.end();
+    const auto text = [&](const Json& manifest, const Json& value) {
+      return manifest.contains(key) ? value.dump(-1, ' ', false, Json::error_handler_t::replace) : "";
+    };
+    differences.push_back({key, text(ref, ref_value), text(run, run_value), fatal});
+  }
+  return differences;
+}
+
+Comparison CompareSets(const record::TensorSet& ref, const record::TensorSet& run,
+                       const CompareOptions& options) {
+  Comparison comparison = SetComparer(ref, run, options).Compare();
+  comparison.pictures = ComparePicturesOf(ref, run);
+  return comparison;
+}
+
+Comparison ComparePngFiles(const std::filesystem::path& ref, const std::filesystem::path& run) {
+  Comparison comparison{.ref_path = ref, .run_path = run};
+  PictureComparison picture = ComparePng(ref, run);
+  picture.passed = IsSamePicture(picture);
+  comparison.pictures.push_back(std::move(picture));
+  return comparison;
+}
+
+}  // namespace qwen_image::compare

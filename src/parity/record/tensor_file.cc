@@ -1,0 +1,123 @@
+#include "parity/record/tensor_file.h"
+
+#include "core/fail.h"
+#include "files/mmap.h"
+#include "files/npy_header.h"
+#include "files/npz.h"
+#include "files/safetensors.h"
+#include "files/text.h"
+
+namespace qwen_image::record {
+namespace {
+
+class NpyTensors : public TensorFile {
+ public:
+  explicit NpyTensors(const std::filesystem::path& path) : path_(path) {
+    const MappedFile file(path);
+    const NpyHeader header = ParseNpyHeader(file.bytes(), file.bytes().size(), path.string());
+    file_bytes_ = file.bytes().size();
+    data_begin_ = header.data_begin;
+    members_.push_back({"", header.shape, header.type, header.count});
+  }
+
+  void Read(size_t, int64_t begin, int64_t count, double* out) override {
+    if (!file_) file_.emplace(path_);
+    if (file_->bytes().size() != file_bytes_)
+      Fail(ErrorKind::kBadInput, "{} changed its size while it was read", path_.string());
+    const BlockFormat& type = *members_[0].type;
+    const size_t offset = data_begin_ + static_cast<size_t>(begin * type.bytes);
+    ConvertElements(type.dtype, file_->bytes().data() + offset, count, out);
+    file_->ThrowIfDamaged();
+  }
+
+  // The file is unmapped entirely: a folder may hold more files than a process may map.
+  void Release() override { file_.reset(); }
+
+ private:
+  std::filesystem::path path_;
+  size_t file_bytes_ = 0;
+  size_t data_begin_ = 0;
+  std::optional<MappedFile> file_;
+};
+
+class NpzTensors : public TensorFile {
+ public:
+  explicit NpzTensors(const std::filesystem::path& path) : file_(path) {
+    for (const NpzMember& member : file_.members())
+      members_.push_back({member.name, member.header.shape, member.header.type, member.header.count});
+  }
+
+  void Read(size_t member, int64_t begin, int64_t count, double* out) override {
+    const BlockFormat& type = *members_[member].type;
+    buffer_.resize(static_cast<size_t>(count * type.bytes));
+    file_.Read(member, static_cast<uint64_t>(begin * type.bytes), buffer_);
+    ConvertElements(type.dtype, buffer_.data(), count, out);
+  }
+
+  void Release() override {
+    file_.ReleasePages();
+    buffer_ = {};
+  }
+
+ private:
+  NpzFile file_;
+  std::vector<std::byte> buffer_;
+};
+
+class SafetensorsTensors : public TensorFile {
+ public:
+  explicit SafetensorsTensors(const std::filesystem::path& path) : file_(path) {
+    for (const auto& [name, entry] : file_.tensors()) {
+      const BlockFormat& type = FormatOf(entry.dtype);
+      if (type.numpy.empty()) {
+        Fail(ErrorKind::kBadInput, "{}: tensor {} has elements of type {}, which cannot be compared",
+             path.string(), Quoted(name), type.name);
+      }
+      members_.push_back({name, entry.shape, &type, static_cast<int64_t>(entry.bytes.size()) / type.bytes});
+      data_.push_back(entry.bytes.data());
+    }
+  }
+
+  void Read(size_t member, int64_t begin, int64_t count, double* out) override {
+    const BlockFormat& type = *members_[member].type;
+    ConvertElements(type.dtype, data_[member] + static_cast<size_t>(begin * type.bytes), count, out);
+    file_.file().ThrowIfDamaged();
+  }
+
+  void Release() override { file_.file().ReleasePages(); }
+
+ private:
+  SafetensorsFile file_;
+  std::vector<const std::byte*> data_;
+};
+
+}  // namespace
+
+std::optional<size_t> TensorFile::Find(const std::string& name) {
+  if (index_.empty()) {
+    for (size_t i = 0; i < members_.size(); ++i) index_.emplace(members_[i].name, i);
+  }
+  const auto found = index_.find(name);
+  return found == index_.end() ? std::nullopt : std::optional(found->second);
+}
+
+bool IsTensorFile(const std::filesystem::path& path) {
+  const std::filesystem::path extension = path.extension();
+  return extension == ".npy" || extension == ".npz" || extension == ".safetensors";
+}
+
+std::unique_ptr<TensorFile> OpenTensorFile(const std::filesystem::path& path) {
+  std::error_code error;
+  if (!std::filesystem::exists(path, error)) Fail(ErrorKind::kBadInput, "{} does not exist", path.string());
+  const std::filesystem::path extension = path.extension();
+  if (extension == ".npy") return std::make_unique<NpyTensors>(path);
+  if (extension == ".npz") return std::make_unique<NpzTensors>(path);
+  if (extension == ".safetensors") return std::make_unique<SafetensorsTensors>(path);
+  Fail(ErrorKind::kBadInput, "{} is no file of tensors: .npy, .npz or .safetensors is expected{}",
+       path.string(),
+       extension == ".pt" || extension == ".pth" || extension == ".bin"
+           ? " (PyTorch's own files can run code; convert them with tools/reference/import_run.py)"
+           : "");
+}
+
+}  // namespace qwen_image::record

@@ -1,0 +1,211 @@
+#include "parity/record/tensor_set.h"
+
+#include <algorithm>
+#include <map>
+#include <unordered_map>
+
+#include "core/fail.h"
+#include "files/safe_path.h"
+#include "files/text.h"
+#include "parity/record/natural_order.h"
+#include "parity/record/tensor_file.h"
+
+namespace qwen_image::record {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr int64_t kPiece = 16384;                       // elements; so many fit into the cache
+constexpr uint64_t kReleaseAfter = uint64_t{32} << 20;  // bytes of a mapped file that may stay in memory
+
+std::string TextMember(const Json& entry, const char* key, const std::string& where) {
+  const auto found = entry.is_object() ? entry.find(key) : entry.end();
+  if (found == entry.end() || !found->is_string())
+    Fail(ErrorKind::kBadInput, "{}: a checkpoint without \"{}\", or it is no text", where, key);
+  return found->get<std::string>();
+}
+
+}  // namespace
+
+struct TensorSet::Impl {
+  struct Place {
+    TensorFile* file;
+    size_t member;
+  };
+
+  explicit Impl(const fs::path& p) : path(p) {}
+
+  TensorFile& File(const fs::path& file);
+  void Add(const std::string& name, TensorFile& file, size_t member);
+  void AddAll(const std::string& prefix, TensorFile& file);
+  void AddManifest();
+  void AddFolder();
+  void SortNaturally();
+  void BuildIndex();
+
+  fs::path path;
+  Json manifest;
+  std::vector<TensorInfo> tensors;
+  std::vector<Place> places;  // one for each of `tensors`
+  std::unordered_map<std::string, size_t> index;
+  std::map<fs::path, std::unique_ptr<TensorFile>> files;
+
+  TensorFile* last_read = nullptr;
+  uint64_t read_bytes = 0;  // read since the last release
+};
+
+TensorFile& TensorSet::Impl::File(const fs::path& file) {
+  std::unique_ptr<TensorFile>& slot = files[file];
+  if (!slot) slot = OpenTensorFile(file);
+  return *slot;
+}
+
+void TensorSet::Impl::Add(const std::string& name, TensorFile& file, size_t member) {
+  const TensorFile::Member& m = file.members()[member];
+  tensors.push_back({.name = name,
+                     .own_name = name,
+                     .shape = m.shape,
+                     .dtype = std::string(m.type->numpy),
+                     .count = m.count,
+                     .is_float = IsFloatingPoint(m.type->dtype)});
+  places.push_back({&file, member});
+}
+
+void TensorSet::Impl::AddAll(const std::string& prefix, TensorFile& file) {
+  for (size_t i = 0; i < file.members().size(); ++i) {
+    const std::string& name = file.members()[i].name;
+    Add(prefix + (prefix.empty() || name.empty() ? "" : "/") + name, file, i);
+  }
+}
+
+void TensorSet::Impl::AddManifest() {
+  const fs::path manifest_path = path / "manifest.json";
+  const std::string where = manifest_path.string();
+  manifest = ReadJsonFile(manifest_path);
+  if (!manifest.is_object()) Fail(ErrorKind::kBadInput, "{}: expected a JSON object", where);
+  const auto checkpoints = manifest.find("checkpoints");
+  if (checkpoints == manifest.end() || !checkpoints->is_array())
+    Fail(ErrorKind::kBadInput, "{}: \"checkpoints\" is missing or no list", where);
+  for (const Json& entry : *checkpoints) {
+    const std::string name = TextMember(entry, "name", where);
+    const fs::path file = TextMember(entry, "file", where);
+    // A manifest is untrusted input.
+    if (!StaysInside(file))
+      Fail(ErrorKind::kBadInput, "{}: the file {} of {} lies outside the run's folder", where,
+           Quoted(file.string()), Quoted(name));
+    TensorFile& opened = File(path / file);
+    const auto member = opened.Find(file.extension() == ".npy" ? "" : name);
+    if (!member) Fail(ErrorKind::kBadInput, "{}: no tensor {}", (path / file).string(), Quoted(name));
+    Add(name, opened, *member);
+  }
+}
+
+void TensorSet::Impl::AddFolder() {
+  std::error_code error;
+  for (fs::recursive_directory_iterator at(path, error), end; at != end; at.increment(error)) {
+    if (error) break;
+    if (!IsTensorFile(at->path())) continue;
+    fs::path name = at->path().lexically_relative(path);
+    AddAll(name.replace_extension().generic_string(), File(at->path()));
+  }
+  if (error) Fail(ErrorKind::kBadInput, "cannot list the folder {}: {}", path.string(), error.message());
+  SortNaturally();
+}
+
+void TensorSet::Impl::SortNaturally() {
+  std::vector<size_t> order(tensors.size());
+  for (size_t i = 0; i < order.size(); ++i) order[i] = i;
+  std::sort(order.begin(), order.end(),
+            [&](size_t a, size_t b) { return NaturallyBefore(tensors[a].name, tensors[b].name); });
+  std::vector<TensorInfo> sorted_tensors;
+  std::vector<Place> sorted_places;
+  for (const size_t i : order) {
+    sorted_tensors.push_back(std::move(tensors[i]));
+    sorted_places.push_back(places[i]);
+  }
+  tensors = std::move(sorted_tensors);
+  places = std::move(sorted_places);
+}
+
+void TensorSet::Impl::BuildIndex() {
+  index.clear();
+  for (size_t i = 0; i < tensors.size(); ++i) {
+    const auto [at, inserted] = index.emplace(tensors[i].name, i);
+    if (inserted) continue;
+    const std::string& first = tensors[at->second].own_name;
+    const std::string& second = tensors[i].own_name;
+    Fail(ErrorKind::kBadInput, "{}: the tensor {} is there twice{}", path.string(), Quoted(tensors[i].name),
+         first == second ? ""
+                         : fmt::format(": the map names both {} and {} so", Quoted(first), Quoted(second)));
+  }
+}
+
+TensorSet::TensorSet(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+TensorSet::TensorSet(TensorSet&&) noexcept = default;
+TensorSet& TensorSet::operator=(TensorSet&&) noexcept = default;
+TensorSet::~TensorSet() = default;
+
+TensorSet TensorSet::Open(const fs::path& path) {
+  auto impl = std::make_unique<Impl>(path);
+  std::error_code error;
+  if (!fs::is_directory(path, error)) {
+    const std::string own = path.extension() == ".npy" ? path.stem().string() : "";
+    impl->AddAll(own, impl->File(path));
+    impl->SortNaturally();
+  } else if (fs::exists(path / "manifest.json", error)) {
+    impl->AddManifest();
+  } else {
+    impl->AddFolder();
+  }
+  if (impl->tensors.empty()) {
+    const bool is_run = fs::is_directory(path / "ref", error) || fs::is_directory(path / "cpp", error);
+    Fail(ErrorKind::kBadInput,
+         "{} holds no tensors: neither a run's manifest nor .npy, .npz or .safetensors{}", path.string(),
+         is_run ? "; give its folder ref or cpp" : "");
+  }
+  impl->BuildIndex();
+  return TensorSet(std::move(impl));
+}
+
+const fs::path& TensorSet::path() const { return impl_->path; }
+const Json& TensorSet::manifest() const { return impl_->manifest; }
+const std::vector<TensorInfo>& TensorSet::tensors() const { return impl_->tensors; }
+
+const TensorInfo* TensorSet::Find(const std::string& name) const {
+  const auto found = impl_->index.find(name);
+  return found == impl_->index.end() ? nullptr : &impl_->tensors[found->second];
+}
+
+void TensorSet::Read(const TensorInfo& tensor, int64_t begin, int64_t count, double* out) const {
+  if (count <= 0) return;
+  Impl& impl = *impl_;
+  const Impl::Place place = impl.places[impl.index.at(tensor.name)];
+  if (begin < 0 || begin > tensor.count || count > tensor.count - begin)
+    Fail(ErrorKind::kInternal, "elements beyond the end of {} are asked for", Quoted(tensor.name));
+  const auto bytes = static_cast<uint64_t>(count * place.file->members()[place.member].type->bytes);
+  impl.read_bytes += bytes;
+  if (impl.last_read && (impl.last_read != place.file || impl.read_bytes > kReleaseAfter)) {
+    impl.last_read->Release();
+    impl.read_bytes = bytes;
+  }
+  impl.last_read = place.file;
+  place.file->Read(place.member, begin, count, out);
+}
+
+std::vector<float> TensorSet::ReadAll(const TensorInfo& tensor) const {
+  std::vector<float> values(static_cast<size_t>(tensor.count));
+  std::vector<double> piece(static_cast<size_t>(std::min(kPiece, tensor.count)));
+  for (int64_t begin = 0; begin < tensor.count; begin += kPiece) {
+    const int64_t count = std::min(kPiece, tensor.count - begin);
+    Read(tensor, begin, count, piece.data());
+    std::copy_n(piece.data(), count, values.begin() + begin);
+  }
+  return values;
+}
+
+void TensorSet::Rename(const std::function<std::string(const std::string&)>& new_name) {
+  for (TensorInfo& tensor : impl_->tensors) tensor.name = new_name(tensor.own_name);
+  impl_->BuildIndex();
+}
+
+}  // namespace qwen_image::record
