@@ -127,7 +127,7 @@ Json InfoOf(const Job& job, const std::string& model) {
 HttpResponse ImagesReply(const Jobs& jobs, const Job& job, const Json& parameters, const std::string& model) {
   Json images = Json::array();
   for (size_t i = 0; i < job.images.size(); ++i) images.push_back(Base64Picture(jobs, job, i));
-  const std::string info = InfoOf(job, model).dump(-1, ' ', false, Json::error_handler_t::replace);
+  const std::string info = JsonText(InfoOf(job, model));
   return JsonResponse({{"images", images}, {"parameters", parameters}, {"info", info}});
 }
 

@@ -14,13 +14,9 @@
 #include <boost/beast/http/write.hpp>
 #include <cmath>
 
-#include "files/base64.h"
 #include "files/json.h"
+#include "files/random_hex.h"
 #include "files/text.h"
-#include "http_error.h"
-#include "job_fields.h"
-#include "job_store.h"
-#include "jobs.h"
 #include "log.h"
 #include "mailbox.h"
 #include "target.h"
@@ -37,6 +33,7 @@ using Parser = http::request_parser<http::string_body>;
 // A client that pipelines requests while it waits may send this much ahead.
 constexpr size_t kReadAhead = 64 << 10;
 constexpr size_t kMaxDiscarded = 8 << 20;
+constexpr size_t kIdDigits = 16;  // of a request
 constexpr int kClientLeft = 499;  // for the log; nobody gets it
 
 // Room for a header, and for a piece of the body.
@@ -123,9 +120,8 @@ std::string EventStreamHeader(const std::string& request_id) {
   return text + fmt::format("X-Request-Id: {}\r\n\r\n", request_id);
 }
 
-std::string EventText(const char* name, const Json& data) {
-  return fmt::format("event: {}\ndata: {}\n\n", name,
-                     data.dump(-1, ' ', false, Json::error_handler_t::replace));
+std::string EventText(const Event& event) {
+  return fmt::format("event: {}\ndata: {}\n\n", event.name, event.data());
 }
 
 asio::awaitable<Reply> Call(const HttpHooks& hooks, const HttpRequest& request) {
@@ -133,11 +129,12 @@ asio::awaitable<Reply> Call(const HttpHooks& hooks, const HttpRequest& request) 
 }
 
 // Pictures are read and packed into it, so not on the thread of the connections.
-asio::awaitable<HttpResponse> CallReply(const WaitForJob& wait, const Job& job, const HttpRequest& request) {
+asio::awaitable<HttpResponse> CallReply(const HttpHooks& hooks, const LaterReply& later,
+                                        const HttpRequest& request) {
   try {
-    co_return wait.reply(job);
+    co_return later.reply();
   } catch (const std::exception& error) {
-    co_return ErrorResponse(request, 500, ErrorType(500), Printable(error.what()));
+    co_return hooks.problem(request, 500, Printable(error.what()));
   }
 }
 
@@ -202,7 +199,7 @@ Connection::Awaitable<bool> Connection::WaitForBytes() {
 Connection::Awaitable<bool> Connection::ServeOne() {
   const bool has_bytes = co_await WaitForBytes();
   if (!has_bytes) co_return false;
-  Record record{.request = {.id = NewJobId().substr(0, 16)}, .begin = std::chrono::steady_clock::now()};
+  Record record{.request = {.id = RandomHex(kIdDigits)}, .begin = std::chrono::steady_clock::now()};
   const HttpSettings& settings = server_.settings;
 
   // 1. The header, and who asks.
@@ -281,9 +278,9 @@ Connection::Awaitable<bool> Connection::Answer(Record& record) {
   HoldBody(0);  // a request that waits for its job holds no more than its job does
   if (auto* response = std::get_if<HttpResponse>(&reply))
     co_return co_await Send(record, std::move(*response));
-  if (auto* wait = std::get_if<WaitForJob>(&reply)) {
-    record.job_id = wait->job_id;
-    co_return co_await AnswerWhenDone(record, *wait);
+  if (auto* later = std::get_if<LaterReply>(&reply)) {
+    record.job_id = later->job_id;
+    co_return co_await AnswerLater(record, *later);
   }
   record.job_id = std::get<EventStream>(reply).job_id;
   co_await StreamEvents(record, std::get<EventStream>(reply));
@@ -292,9 +289,7 @@ Connection::Awaitable<bool> Connection::Answer(Record& record) {
 
 Connection::Awaitable<bool> Connection::Send(Record& record, HttpResponse response) {
   const int status = response.status;
-  for (const auto& [name, value] : response.headers) {
-    if (name == "Location") record.job_id = value.substr(value.rfind('/') + 1);  // a job that was made
-  }
+  if (!response.job_id.empty()) record.job_id = response.job_id;
   const size_t bytes = record.is_head ? 0 : response.body.size();
   const bool keep_alive = record.keep_alive && !server_.stopping;
   auto message =
@@ -310,7 +305,7 @@ Connection::Awaitable<bool> Connection::Send(Record& record, HttpResponse respon
 // of the connection could overtake the reply.
 Connection::Awaitable<bool> Connection::Refuse(Record& record, int status, const std::string& message) {
   record.keep_alive = false;
-  HttpResponse response = ErrorResponse(record.request, status, ErrorType(status), message);
+  HttpResponse response = server_.hooks.problem(record.request, status, message);
   if (status == 401) response.headers.emplace_back("WWW-Authenticate", "Bearer");
   if (status == 503) response.headers.emplace_back("Retry-After", "1");
   co_await Send(record, std::move(response));
@@ -330,9 +325,9 @@ Connection::Awaitable<void> Connection::Linger() {
 }
 
 Connection::Awaitable<void> Connection::RefuseBusy() {
-  Record record{.request = {.id = NewJobId().substr(0, 16)}, .begin = std::chrono::steady_clock::now()};
+  Record record{.request = {.id = RandomHex(kIdDigits)}, .begin = std::chrono::steady_clock::now()};
   HttpResponse response =
-      ErrorResponse(record.request, 503, ErrorType(503), "too many connections; try again in a moment");
+      server_.hooks.problem(record.request, 503, "too many connections; try again in a moment");
   response.headers.emplace_back("Retry-After", "1");
   co_await Send(record, std::move(response));
   co_await Linger();
@@ -366,31 +361,27 @@ Connection::Awaitable<void> Connection::StopWatching(std::shared_ptr<Mailbox> ma
   while (watching_) co_await mailbox->Wait(HttpSettings::Milliseconds::max());
 }
 
-Connection::Awaitable<bool> Connection::AnswerWhenDone(Record& record, const WaitForJob& wait) {
+Connection::Awaitable<bool> Connection::AnswerLater(Record& record, const LaterReply& later) {
   const auto executor = co_await asio::this_coro::executor;
   const auto mailbox = std::make_shared<Mailbox>(executor);
-  auto subscription = mailbox->SubscribeTo(server_.jobs, wait.job_id);
+  auto subscription = mailbox->ListenTo(later.events);
   stream_.expires_never();
   watching_ = true;
   gone_ = false;
   asio::co_spawn(executor, Watch(mailbox), asio::detached);
-  Mailbox::Contents contents;
-  while (subscription && !gone_) {
-    contents = mailbox->Take();
-    if (contents.ended) break;
-    co_await mailbox->Wait(HttpSettings::Milliseconds::max());
+  bool ended = !subscription;
+  while (!ended && !gone_) {
+    ended = mailbox->Take().ended;
+    if (!ended) co_await mailbox->Wait(HttpSettings::Milliseconds::max());
   }
   subscription = nullptr;
-  if (!contents.ended && gone_) {
-    asio::post(server_.workers, [&jobs = server_.jobs, id = wait.job_id] { jobs.Cancel(id); });  // it writes
+  if (!ended) {
+    asio::post(server_.workers, later.client_left);
     Done(record, kClientLeft, 0);
     co_return false;
   }
   co_await StopWatching(mailbox);
-  if (!contents.job)
-    co_return co_await Send(record,
-                            ErrorResponse(record.request, 404, ErrorType(404), "the job was removed"));
-  asio::awaitable<HttpResponse> call = CallReply(wait, *contents.job, record.request);
+  asio::awaitable<HttpResponse> call = CallReply(server_.hooks, later, record.request);
   HttpResponse response = co_await asio::co_spawn(server_.workers, std::move(call), asio::use_awaitable);
   co_return co_await Send(record, std::move(response));
 }
@@ -398,9 +389,9 @@ Connection::Awaitable<bool> Connection::AnswerWhenDone(Record& record, const Wai
 Connection::Awaitable<void> Connection::StreamEvents(Record& record, const EventStream& stream) {
   const auto executor = co_await asio::this_coro::executor;
   const auto mailbox = std::make_shared<Mailbox>(executor);
-  auto subscription = mailbox->SubscribeTo(server_.jobs, stream.job_id);
+  auto subscription = mailbox->ListenTo(stream.events);
   if (!subscription) {
-    co_await Send(record, ErrorResponse(record.request, 404, ErrorType(404), "there is no such job"));
+    co_await Send(record, stream.if_none);
     co_return;
   }
   const std::string header = EventStreamHeader(record.request.id);
@@ -420,9 +411,8 @@ Connection::Awaitable<void> Connection::StreamEvents(Record& record, const Event
     const Mailbox::Contents contents = mailbox->Take();
     ended = contents.ended;
     std::string text;
-    if (contents.job) text += EventText(ended ? "end" : "progress", JobJson(*contents.job));
-    if (!contents.preview.empty() && !ended)
-      text += EventText("preview", {{"image", "data:image/png;base64," + EncodeBase64(contents.preview)}});
+    if (contents.state) text += EventText(*contents.state);
+    if (contents.detail && !ended) text += EventText(*contents.detail);
     if (text.empty()) {
       const bool woken = co_await mailbox->Wait(server_.settings.heartbeat);
       if (woken) continue;
@@ -442,9 +432,7 @@ void Connection::Done(const Record& record, int status, size_t bytes) {
   const double milliseconds =
       std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - record.begin).count();
   // Neither prompts nor keys are in here: they come in bodies and in a header.
-  Json line = {{"time", LogTime()},
-               {"event", "request"},
-               {"request_id", record.request.id},
+  Json line = {{"request_id", record.request.id},
                {"method", record.is_head ? "HEAD" : Printable(record.request.method, 32)},
                {"path", Printable(record.request.path)},
                {"status", status},
@@ -452,7 +440,7 @@ void Connection::Done(const Record& record, int status, size_t bytes) {
                {"bytes", bytes},
                {"client", client_}};
   if (!record.job_id.empty()) line["job"] = Printable(record.job_id, 64);
-  server_.Log(line.dump(-1, ' ', true, Json::error_handler_t::replace));
+  server_.Log(LogLine("request", std::move(line)));
 }
 
 }  // namespace qwen_image::server

@@ -10,7 +10,6 @@
 #include <string>
 
 #include "http_server_impl.h"
-#include "job.h"
 
 namespace qwen_image::server {
 
@@ -36,13 +35,13 @@ class Connection : public std::enable_shared_from_this<Connection> {
     bool is_head = false, keep_alive = false;
     unsigned version = 11;
     std::chrono::steady_clock::time_point begin;
-    std::string job_id = {};  // that it made or waits for
+    std::string job_id = {};  // of the job that it made or waits for
   };
 
   Awaitable<bool> ServeOne();  // false: the connection ends
   Awaitable<bool> WaitForBytes();
   Awaitable<bool> Answer(Record& record);
-  Awaitable<bool> AnswerWhenDone(Record& record, const WaitForJob& wait);
+  Awaitable<bool> AnswerLater(Record& record, const LaterReply& later);
   Awaitable<void> StreamEvents(Record& record, const EventStream& stream);
   Awaitable<bool> Send(Record& record, HttpResponse response);
   Awaitable<bool> Refuse(Record& record, int status, const std::string& message);

@@ -6,6 +6,7 @@
 #include "draw/opened_model.h"
 #include "files/base64.h"
 #include "http_error.h"
+#include "job_reply.h"
 
 namespace qwen_image::server {
 
@@ -19,20 +20,20 @@ HttpResponse FailedJobResponse(const HttpRequest& request, const Job& job) {
     return ErrorResponse(request, 503, ErrorType(503), job.error, "interrupted");
   // The request was checked before, so a broken file is one of this machine.
   const int status = job.error_kind == ErrorKind::kBadInput ? 500 : HttpStatus(job.error_kind);
-  return ErrorResponse(request, status, ErrorType(status), job.error);
+  return Problem(request, status, job.error);
 }
 
 Reply DrawAndReply(const HttpRequest& request, Jobs& jobs, JobRequest job, DrawnReply drawn) {
   HttpRequest asked = {.path = request.path, .origin = request.origin, .id = request.id};
-  return WaitForJob{jobs.Submit(std::move(job)),
-                    [asked = std::move(asked), drawn = std::move(drawn)](const Job& ended) {
-                      try {
-                        if (ended.state == JobState::kDone) return drawn(asked, ended);
-                        return FailedJobResponse(asked, ended);
-                      } catch (const Error& error) {
-                        return ErrorResponse(asked, error);
-                      }
-                    }};
+  return ReplyAfterJob(request, jobs, jobs.Submit(std::move(job)),
+                       [asked = std::move(asked), drawn = std::move(drawn)](const Job& ended) {
+                         try {
+                           if (ended.state == JobState::kDone) return drawn(asked, ended);
+                           return FailedJobResponse(asked, ended);
+                         } catch (const Error& error) {
+                           return ErrorResponse(asked, error);
+                         }
+                       });
 }
 
 std::string Base64Picture(const Jobs& jobs, const Job& job, size_t index) {

@@ -10,7 +10,7 @@
 namespace qwen_image::server {
 namespace {
 
-// Here, since errors come from everywhere: who may ask, the queue, the job.
+// The prefix decides, not the route: a request may be refused before it has come to one.
 constexpr std::string_view kA1111Prefix = "/sdapi/";
 
 }  // namespace
@@ -56,10 +56,13 @@ HttpResponse ErrorResponse(const HttpRequest& request, const Error& error) {
   return ErrorResponse(request, status, ErrorType(status), error.message(), "", field ? field->field() : "");
 }
 
-HttpResponse JsonResponse(const Json& json, int status) {
-  // Whatever a message quotes, the reply is valid JSON.
-  return {.status = status, .body = json.dump(-1, ' ', false, Json::error_handler_t::replace)};
+HttpResponse Problem(const HttpRequest& request, int status, const std::string& message) {
+  return ErrorResponse(request, status, ErrorType(status), message);
 }
+
+std::string JsonText(const Json& json) { return json.dump(-1, ' ', false, Json::error_handler_t::replace); }
+
+HttpResponse JsonResponse(const Json& json, int status) { return {.status = status, .body = JsonText(json)}; }
 
 std::optional<HttpResponse> OtherMethod(const HttpRequest& request, const std::vector<std::string>& methods) {
   std::string allow = "OPTIONS";
@@ -70,8 +73,8 @@ std::optional<HttpResponse> OtherMethod(const HttpRequest& request, const std::v
   HttpResponse response =
       request.method == "OPTIONS"
           ? HttpResponse{.status = 204, .content_type = "", .body = ""}
-          : ErrorResponse(request, 405, ErrorType(405),
-                          fmt::format("{} is not possible here; {} are", Quoted(request.method), allow));
+          : Problem(request, 405,
+                    fmt::format("{} is not possible here; {} are", Quoted(request.method), allow));
   response.headers.emplace_back("Allow", allow);
   return response;
 }

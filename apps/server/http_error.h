@@ -21,7 +21,10 @@ HttpResponse ErrorResponse(const HttpRequest& request, int status, const std::st
                            const std::string& message, const std::string& code = "",
                            const std::string& param = "");
 HttpResponse ErrorResponse(const HttpRequest& request, const Error& error);
+// With the type of its status, for those that need no more than a message.
+HttpResponse Problem(const HttpRequest& request, int status, const std::string& message);
 
+std::string JsonText(const Json& json);  // one line of valid JSON, whatever bytes its texts quote
 HttpResponse JsonResponse(const Json& json, int status = 200);
 
 // None if the method is one of these. OPTIONS is answered without the headers that would let other sites in.

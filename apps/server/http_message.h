@@ -3,14 +3,13 @@
 
 #include <functional>
 #include <map>
+#include <memory>
 #include <string>
 #include <utility>
 #include <variant>
 #include <vector>
 
 namespace qwen_image::server {
-
-struct Job;
 
 struct HttpRequest {
   std::string method;                        // "GET", …
@@ -28,20 +27,37 @@ struct HttpResponse {
   std::string content_type = "application/json";
   std::string body;
   std::vector<std::pair<std::string, std::string>> headers = {};
+  std::string job_id = {};  // of the job that the request made; for the log alone
 };
 
-// The reply comes when the job has ended. If the client leaves before, the job is cancelled: nobody else
-// knows it.
-struct WaitForJob {
-  std::string job_id;
-  std::function<HttpResponse(const Job&)> reply;
+// What is told of something that takes its time, to a client that waits for it.
+struct Event {
+  // A newer event replaces an older one of its kind that has not been sent yet, so that slow clients cost no
+  // memory. kState says how things stand, kDetail shows something of them, kEnd is the last state: nothing
+  // follows it, and details that have not been sent are dropped.
+  enum class Kind { kState, kDetail, kEnd } kind = Kind::kState;
+  std::string name = {};                   // in the stream
+  std::function<std::string()> data = {};  // one line; made when it is sent, on the connections' thread
 };
 
-// Server-sent events of a job until it has ended.
+// Begins to tell events, on any thread, until the handle is let go. Null: there is nothing to wait for.
+using EventSource = std::function<std::shared_ptr<void>(std::function<void(Event)> tell)>;
+
+// A reply that can be made only later.
+struct LaterReply {
+  std::string job_id;                   // for the log alone
+  EventSource events;                   // of these only the end matters
+  std::function<HttpResponse()> reply;  // called by a worker after the end, or at once if there are no events
+  std::function<void()> client_left;    // called by a worker, instead of `reply`
+};
+
+// Server-sent events until the end.
 struct EventStream {
-  std::string job_id;
+  std::string job_id;  // for the log alone
+  EventSource events;
+  HttpResponse if_none;  // the reply if there are no events
 };
 
-using Reply = std::variant<HttpResponse, WaitForJob, EventStream>;
+using Reply = std::variant<HttpResponse, LaterReply, EventStream>;
 
 }  // namespace qwen_image::server

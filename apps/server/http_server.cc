@@ -54,8 +54,8 @@ asio::awaitable<void> RunConnection(std::shared_ptr<Connection> connection, Http
 
 }  // namespace
 
-HttpServer::Impl::Impl(HttpSettings the_settings, HttpHooks the_hooks, Jobs& the_jobs)
-    : settings(std::move(the_settings)), hooks(std::move(the_hooks)), jobs(the_jobs) {
+HttpServer::Impl::Impl(HttpSettings the_settings, HttpHooks the_hooks)
+    : settings(std::move(the_settings)), hooks(std::move(the_hooks)) {
   Listen();
 }
 
@@ -127,8 +127,8 @@ void HttpServer::Impl::WaitForSignal() {
   });
 }
 
-HttpServer::HttpServer(HttpSettings settings, HttpHooks hooks, Jobs& jobs)
-    : impl_(std::make_unique<Impl>(std::move(settings), std::move(hooks), jobs)) {}
+HttpServer::HttpServer(HttpSettings settings, HttpHooks hooks)
+    : impl_(std::make_unique<Impl>(std::move(settings), std::move(hooks))) {}
 
 HttpServer::~HttpServer() { impl_->workers.join(); }
 

@@ -1,4 +1,4 @@
-// HTTP over sockets: limits, deadlines, who may ask; what is asked is the handler's business.
+// HTTP over sockets: limits, deadlines and who may ask. What a request means, only the handler knows.
 #pragma once
 
 #include <chrono>
@@ -12,8 +12,6 @@
 #include "http_message.h"
 
 namespace qwen_image::server {
-
-class Jobs;
 
 struct HttpSettings {
   std::string host = "127.0.0.1";  // an address, or localhost
@@ -46,7 +44,10 @@ struct HttpStats {
 };
 
 struct HttpHooks {
-  std::function<Reply(const HttpRequest&)> handle;         // on some thread; must not throw
+  std::function<Reply(const HttpRequest&)> handle;  // on some thread; must not throw
+  // The reply to a request that is refused before `handle` sees it, or whose reply could not be made. On some
+  // thread.
+  std::function<HttpResponse(const HttpRequest&, int status, const std::string& message)> problem;
   std::function<bool(const std::string& path)> is_public;  // needs no key
   // `handle` answers this at once, and so may be called on the thread of the connections: the reply comes
   // also while all workers unpack large pictures.
@@ -57,7 +58,7 @@ struct HttpHooks {
 class HttpServer {
  public:
   // Listens; connections wait until Run(). Throws Error kUsage.
-  HttpServer(HttpSettings settings, HttpHooks hooks, Jobs& jobs);
+  HttpServer(HttpSettings settings, HttpHooks hooks);
   ~HttpServer();
   HttpServer(const HttpServer&) = delete;
   HttpServer& operator=(const HttpServer&) = delete;

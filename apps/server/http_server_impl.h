@@ -20,7 +20,7 @@ namespace qwen_image::server {
 class Connection;
 
 struct HttpServer::Impl {
-  Impl(HttpSettings settings, HttpHooks hooks, Jobs& jobs);
+  Impl(HttpSettings settings, HttpHooks hooks);
 
   void Listen();
   boost::asio::awaitable<void> Accept();
@@ -44,7 +44,6 @@ struct HttpServer::Impl {
 
   const HttpSettings settings;
   const HttpHooks hooks;
-  Jobs& jobs;
   AccessRules rules;
   std::string url;
 

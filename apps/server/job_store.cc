@@ -2,7 +2,6 @@
 
 #include <fcntl.h>
 #include <sys/file.h>
-#include <sys/random.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -17,6 +16,7 @@
 #include "files/mmap.h"
 #include "files/output_file.h"
 #include "files/png.h"
+#include "files/random_hex.h"
 #include "files/text.h"
 #include "weights/config_reader.h"
 
@@ -75,14 +75,7 @@ bool IsPicture(std::string_view name) {
 
 }  // namespace
 
-std::string NewJobId() {
-  unsigned char bytes[kIdDigits / 2];
-  if (getentropy(bytes, sizeof bytes) != 0)
-    Fail(ErrorKind::kInternal, "the system gives no random numbers: {}", std::strerror(errno));
-  std::string id;
-  for (const unsigned char byte : bytes) id += fmt::format("{:02x}", byte);
-  return id;
-}
+std::string NewJobId() { return RandomHex(kIdDigits); }
 
 bool IsJobId(std::string_view text) {
   return text.size() == kIdDigits && text.find_first_not_of("0123456789abcdef") == text.npos;

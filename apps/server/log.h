@@ -3,12 +3,11 @@
 
 #include <string>
 
+#include "files/json.h"
+
 namespace qwen_image::server {
 
-struct Job;
-
-std::string LogTime();  // "2025-01-31T12:00:00.123Z"
-// A job that begins to run or has ended; what is drawn is not said.
-std::string JobLogLine(const Job& job);
+// One line of JSON in ASCII: the members, the time and what happened.
+std::string LogLine(const std::string& event, Json members);
 
 }  // namespace qwen_image::server

@@ -8,18 +8,17 @@ namespace qwen_image::server {
 
 namespace asio = boost::asio;
 
-std::shared_ptr<Jobs::Subscription> Mailbox::SubscribeTo(Jobs& jobs, const std::string& id) {
-  return jobs.Subscribe(
-      id, [self = shared_from_this()](const Job& job, const JobEvent& event) { self->Put(job, event); });
+std::shared_ptr<void> Mailbox::ListenTo(const EventSource& source) {
+  return source([self = shared_from_this()](Event event) { self->Put(std::move(event)); });
 }
 
-void Mailbox::Put(const Job& job, const JobEvent& event) {
+void Mailbox::Put(Event event) {
   const std::lock_guard lock(mutex_);
-  if (event.kind == JobEvent::Kind::kPreview) {
-    contents_.preview = event.preview_png;
+  if (event.kind == Event::Kind::kDetail) {
+    contents_.detail = std::move(event);
   } else {
-    contents_.job = job;
-    contents_.ended = event.kind == JobEvent::Kind::kEnd;
+    contents_.ended = event.kind == Event::Kind::kEnd;
+    contents_.state = std::move(event);
   }
   if (std::exchange(posted_, true)) return;
   asio::post(wake_.get_executor(), [self = shared_from_this()] { self->Wake(); });

@@ -1,4 +1,4 @@
-// From the thread that draws to a connection's coroutine: the last state of a job and the last preview. What
+// From the thread that tells events to a connection's coroutine: the newest event of each kind. An event that
 // is not taken in time is replaced, so nothing grows.
 #pragma once
 
@@ -9,24 +9,22 @@
 #include <memory>
 #include <mutex>
 #include <optional>
-#include <string>
 
-#include "jobs.h"
+#include "http_message.h"
 
 namespace qwen_image::server {
 
 class Mailbox : public std::enable_shared_from_this<Mailbox> {
  public:
   struct Contents {
-    std::optional<Job> job;  // as of the last event
-    std::string preview;     // PNG
-    bool ended = false;
+    std::optional<Event> state, detail;
+    bool ended = false;  // `state` is the last one
   };
 
   explicit Mailbox(const boost::asio::any_io_executor& executor) : wake_(executor) {}
 
-  // Null: there is no such job.
-  std::shared_ptr<Jobs::Subscription> SubscribeTo(Jobs& jobs, const std::string& id);
+  // The handle of `source`; null: it tells nothing.
+  std::shared_ptr<void> ListenTo(const EventSource& source);
 
   // The rest on the connection's thread only.
   Contents Take();
@@ -35,7 +33,7 @@ class Mailbox : public std::enable_shared_from_this<Mailbox> {
   boost::asio::awaitable<bool> Wait(std::chrono::milliseconds at_most);
 
  private:
-  void Put(const Job& job, const JobEvent& event);
+  void Put(Event event);
 
   boost::asio::steady_timer wake_;
   std::mutex mutex_;

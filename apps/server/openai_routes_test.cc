@@ -254,9 +254,10 @@ TEST_F(OpenAiRoutes, TheFieldToBlameIsNamed) {
 TEST_F(OpenAiRoutes, CancelledJobsAreNotAskedForAgain) {
   const auto reply =
       OpenAiRoute(Post("/v1/images/generations", R"({"prompt": "x", "steps": 200})"), TinyPipeline(), jobs_);
-  const auto& wait = std::get<WaitForJob>(*reply);
-  jobs_.Cancel(wait.job_id);
-  const HttpResponse response = wait.reply(WaitForEnd(jobs_, wait.job_id));
+  const auto& cancelled = std::get<LaterReply>(*reply);
+  jobs_.Cancel(cancelled.job_id);
+  HearTheEnd(cancelled);
+  const HttpResponse response = cancelled.reply();
   EXPECT_EQ(response.status, 410);
   EXPECT_EQ(JsonOf(response)["error"]["code"], "cancelled");
 }

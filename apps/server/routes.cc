@@ -12,16 +12,13 @@
 #include "files/text.h"
 #include "http_error.h"
 #include "job_fields.h"
+#include "job_reply.h"
 #include "metrics.h"
 #include "openai_routes.h"
 #include "page.h"
 
 namespace qwen_image::server {
 namespace {
-
-HttpResponse Problem(const HttpRequest& request, int status, const std::string& message) {
-  return ErrorResponse(request, status, ErrorType(status), message);
-}
 
 // "/jobs/ID/images/0.png" → {"jobs", "ID", "images", "0.png"}
 std::vector<std::string> Parts(const std::string& path) {
@@ -100,7 +97,7 @@ Reply Routes::JobRoute(const HttpRequest& request) const {
   }
   if (parts.size() == 3 && parts[2] == "events") {
     if (auto other = OtherMethod(request, {"GET"})) return *other;
-    return EventStream{job->id};
+    return EventsOfJob(request, jobs_, job->id);
   }
   if (parts.size() == 4 && parts[2] == "images") {
     if (auto other = OtherMethod(request, {"GET"})) return *other;
@@ -115,6 +112,7 @@ HttpResponse Routes::Submit(const HttpRequest& request) const {
   if (!job) return Problem(request, 500, "the job is gone already; the server keeps too few");
   HttpResponse response = JsonResponse(JobJson(*job), 202);
   response.headers.emplace_back("Location", "/jobs/" + id);
+  response.job_id = id;
   return response;
 }
 

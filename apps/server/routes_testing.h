@@ -2,6 +2,7 @@
 // waited for.
 #pragma once
 
+#include <semaphore>
 #include <string>
 #include <variant>
 
@@ -38,8 +39,18 @@ class RouteTest : public testing::Test {
   HttpResponse Ask(const HttpRequest& request) {
     const Reply reply = routes_.Handle(request);
     if (const auto* response = std::get_if<HttpResponse>(&reply)) return *response;
-    const auto& wait = std::get<WaitForJob>(reply);
-    return wait.reply(WaitForEnd(jobs_, wait.job_id));
+    const auto& later = std::get<LaterReply>(reply);
+    HearTheEnd(later);
+    return later.reply();
+  }
+
+  // As HTTP does before it asks for the reply.
+  static void HearTheEnd(const LaterReply& later) {
+    std::binary_semaphore ended(0);
+    const auto subscription = later.events([&](const Event& event) {
+      if (event.kind == Event::Kind::kEnd) ended.release();
+    });
+    EXPECT_TRUE(subscription && ended.try_acquire_for(kLongForAnyMachine));
   }
 
   // What the library draws for: a red circle, not x, 32x32, one step without guidance.

@@ -1,11 +1,32 @@
 #include "server.h"
 
+#include <fmt/format.h>
+
 #include <csignal>
 
 #include "files/json.h"
+#include "http_error.h"
 #include "log.h"
 
 namespace qwen_image::server {
+namespace {
+
+// Of a job that begins to run or has ended. What it draws is not said.
+std::string JobLogLine(const Job& job) {
+  Json line = {{"job", job.id}, {"state", Name(job.state)}};
+  if (HasEnded(job.state)) {
+    line["pictures"] = job.images.size();
+    if (job.started > 0) line["seconds"] = static_cast<double>(job.finished - job.started) / 1000;
+  } else {
+    line["size"] = fmt::format("{}x{}", job.width, job.height);
+    line["steps"] = job.steps;
+    line["count"] = job.count;
+  }
+  if (job.state == JobState::kFailed) line["error"] = job.error;
+  return LogLine("job", std::move(line));
+}
+
+}  // namespace
 
 Server::Server(const Pipeline& pipeline, const ServerSettings& settings)
     : jobs_(pipeline, settings.jobs_folder, settings.jobs,
@@ -19,16 +40,14 @@ Server::Server(const Pipeline& pipeline, const ServerSettings& settings)
                .queue_limit = settings.jobs.queue,
                .max_body_bytes = settings.http.max_body_bytes},
               [this] { return http_.Stats(); }),
-      http_(settings.http,
-            {.handle = [this](const HttpRequest& request) { return routes_.Handle(request); },
-             .is_public = Routes::IsPublic,
-             .is_quick = Routes::IsQuick,
-             .log = settings.log},
-            jobs_) {
+      http_(settings.http, {.handle = [this](const HttpRequest& request) { return routes_.Handle(request); },
+                            .problem = Problem,
+                            .is_public = Routes::IsPublic,
+                            .is_quick = Routes::IsQuick,
+                            .log = settings.log}) {
   if (!settings.log) return;
   for (const std::string& problem : jobs_.problems())
-    settings.log(Json{{"time", LogTime()}, {"event", "unreadable job"}, {"message", problem}}.dump(
-        -1, ' ', true, Json::error_handler_t::replace));
+    settings.log(LogLine("unreadable job", {{"message", problem}}));
 }
 
 Server::~Server() {

@@ -8,6 +8,8 @@
 
 #include "files/base64.h"
 #include "files/png.h"
+#include "http_error.h"
+#include "job_reply.h"
 #include "server_testing.h"
 
 namespace qwen_image::server {
@@ -144,13 +146,12 @@ class WaitTest : public testing::Test {
   HttpServer http_{{.port = 0},
                    {.handle = [this](const HttpRequest& request) -> Reply {
                       handled_.release();
-                      return WaitForJob{request.path.substr(1), [](const Job& job) {
-                                          return HttpResponse{.content_type = "text/plain",
-                                                              .body = Name(job.state)};
-                                        }};
+                      return ReplyAfterJob(request, jobs_, request.path.substr(1), [](const Job& job) {
+                        return HttpResponse{.content_type = "text/plain", .body = Name(job.state)};
+                      });
                     },
-                    .is_public = [](const std::string&) { return true; }},
-                   jobs_};
+                    .problem = Problem,
+                    .is_public = [](const std::string&) { return true; }}};
   std::thread thread_;
 };
 
@@ -181,21 +182,18 @@ TEST_F(WaitTest, AClientThatLeavesTakesItsJobWithIt) {
 
 // As many requests as there are workers, and more, that are not answered before the end of the test.
 TEST(BusyWorkers, DoNotHoldUpTheQuickRoutes) {
-  const TempFolder folder;
-  Jobs jobs(TinyPipeline(), folder.path(), {});
   std::counting_semaphore<> begun(0), may_end(0);
   constexpr int kMany = 8;
-  HttpServer http({.port = 0},
-                  {.handle = [&](const HttpRequest& request) -> Reply {
-                     if (request.path == "/slow") {
-                       begun.release();
-                       may_end.acquire();
-                     }
-                     return HttpResponse{.content_type = "text/plain", .body = request.path};
-                   },
-                   .is_public = [](const std::string&) { return true; },
-                   .is_quick = Routes::IsQuick},
-                  jobs);
+  HttpServer http({.port = 0}, {.handle = [&](const HttpRequest& request) -> Reply {
+                                  if (request.path == "/slow") {
+                                    begun.release();
+                                    may_end.acquire();
+                                  }
+                                  return HttpResponse{.content_type = "text/plain", .body = request.path};
+                                },
+                                .problem = Problem,
+                                .is_public = [](const std::string&) { return true; },
+                                .is_quick = Routes::IsQuick});
   std::thread thread([&] { http.Run(); });
   std::vector<std::unique_ptr<Client>> slow;
   for (int i = 0; i < kMany; ++i) {
