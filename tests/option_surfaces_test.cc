@@ -10,7 +10,7 @@
 #include "options/record.h"
 #include "options/testing.h"
 #include "qwen_image/c_api.h"
-#include "server/job_fields.h"
+#include "server/api/job_fields.h"
 #include "tables.h"
 
 namespace qwen_image {
@@ -61,12 +61,11 @@ TEST_F(OptionSurfaces, CommandLine) {
 }
 
 TEST_F(OptionSurfaces, Server) {
-  EXPECT_EQ(server::ParseJobRequest({{"prompt", "x"}, {"trial_share", 0.25}}, Tiny()).request.step_cache,
-            0.25);
+  EXPECT_EQ(api::ParseJobRequest({{"prompt", "x"}, {"trial_share", 0.25}}, Tiny()).request.step_cache, 0.25);
   try {
-    server::ParseJobRequest({{"prompt", "x"}, {"trial_share", "much"}}, Tiny());
+    api::ParseJobRequest({{"prompt", "x"}, {"trial_share", "much"}}, Tiny());
     ADD_FAILURE() << "not refused";
-  } catch (const server::FieldError& error) {
+  } catch (const api::FieldError& error) {
     EXPECT_EQ(error.field(), "trial_share");
     EXPECT_EQ(error.message(), "trial_share must be a finite number, not \"much\"");
   }

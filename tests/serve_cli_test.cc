@@ -1,15 +1,15 @@
 // qwen-image serve as a user starts and stops it.
 #include <csignal>
 
-#include "../apps/server/test_client.h"
 #include "cli_fixture.h"
+#include "server/http/test_client.h"
 
 namespace qwen_image {
 namespace {
 
-using server::Client;
-using server::RequestText;
-using server::TestReply;
+using http::Client;
+using http::RequestText;
+using http::TestReply;
 using testing::HasSubstr;
 
 constexpr const char* kQuickBody = R"({"prompt": "a star", "width": 32, "height": 32, "steps": 8, "cfg": 1})";

@@ -6,8 +6,6 @@
 #include <memory>
 #include <mutex>
 
-#include "../server/access.h"
-#include "../server/server.h"
 #include "cache_folder.h"
 #include "command.h"
 #include "core/fail.h"
@@ -17,6 +15,8 @@
 #include "model_options.h"
 #include "print.h"
 #include "qwen_image/cancel.h"
+#include "server/http/access.h"
+#include "server/server.h"
 #include "weights/model_name.h"
 
 namespace qwen_image {
@@ -45,7 +45,7 @@ std::string CheckPort(const std::string& text) {
 }
 
 std::string CheckHost(const std::string& text) {
-  const auto host = server::ParseHost(text);
+  const auto host = http::ParseHost(text);
   return host && !host->port ? "" : Quoted(text) + " is not the name of a host, like draw.example.com";
 }
 

@@ -1,9 +1,10 @@
-#include "routes.h"
+#include "server/api/routes.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "server_testing.h"
+#include "server/jobs/testing.h"
+#include "server/testing.h"
 
 namespace qwen_image::server {
 namespace {
@@ -20,20 +21,20 @@ class RoutesTest : public testing::Test {
 };
 
 TEST_F(RoutesTest, FromPromptToPicture) {
-  const TestReply posted = server_.Ask("POST", "/jobs", kQuickBody);
+  const http::TestReply posted = server_.Ask("POST", "/jobs", kQuickBody);
   ASSERT_EQ(posted.status, 202) << posted.body;
   const std::string id = posted.json()["id"];
   EXPECT_EQ(posted.headers.at("location"), "/jobs/" + id);
-  WaitForEnd(server_->jobs(), id);
-  const TestReply found = server_.Ask("GET", "/jobs/" + id);
+  jobs::WaitForEnd(server_->jobs(), id);
+  const http::TestReply found = server_.Ask("GET", "/jobs/" + id);
   EXPECT_EQ(found.status, 200);
   EXPECT_EQ(found.json()["state"], "done") << found.body;
-  const TestReply picture = server_.Ask("GET", "/jobs/" + id + "/images/0.png");
+  const http::TestReply picture = server_.Ask("GET", "/jobs/" + id + "/images/0.png");
   EXPECT_EQ(picture.status, 200);
   EXPECT_EQ(picture.headers.at("content-type"), "image/png");
   EXPECT_FALSE(picture.headers.contains("content-disposition"));
   EXPECT_EQ(picture.body, server_->jobs().ReadPng(id, 0));
-  const TestReply download = server_.Ask("GET", "/jobs/" + id + "/images/0.png?download=1");
+  const http::TestReply download = server_.Ask("GET", "/jobs/" + id + "/images/0.png?download=1");
   EXPECT_THAT(download.headers.at("content-disposition"), StartsWith("attachment"));
   EXPECT_EQ(server_.Ask("DELETE", "/jobs/" + id).status, 204);
   EXPECT_EQ(server_.Ask("GET", "/jobs/" + id).status, 404);
@@ -50,12 +51,12 @@ TEST_F(RoutesTest, ListIsNewestFirst) {
 
 TEST_F(RoutesTest, DeleteCancelsRunningAndWaitingJobs) {
   const std::string running = server_.Submit(kLongBody), waiting = server_.Submit(kLongBody);
-  WaitForSteps(server_->jobs(), running);
-  const TestReply queued = server_.Ask("DELETE", "/jobs/" + waiting);
+  jobs::WaitForSteps(server_->jobs(), running);
+  const http::TestReply queued = server_.Ask("DELETE", "/jobs/" + waiting);
   EXPECT_EQ(queued.status, 202);
   EXPECT_EQ(queued.json()["state"], "cancelled");
   EXPECT_EQ(server_.Ask("DELETE", "/jobs/" + running).status, 202);
-  EXPECT_EQ(WaitForEnd(server_->jobs(), running).state, JobState::kCancelled);
+  EXPECT_EQ(jobs::WaitForEnd(server_->jobs(), running).state, jobs::State::kCancelled);
 }
 
 TEST_F(RoutesTest, FiftyJobsAtOnceAreTakenOrToldToComeAgain) {
@@ -63,11 +64,11 @@ TEST_F(RoutesTest, FiftyJobsAtOnceAreTakenOrToldToComeAgain) {
   std::vector<std::string> accepted;
   int refused = 0;
   const std::string blocker = server_.Submit(kLongBody);
-  WaitForSteps(server_->jobs(), blocker);
+  jobs::WaitForSteps(server_->jobs(), blocker);
   std::vector<std::thread> clients;
   for (int i = 0; i < 50; ++i) {
     clients.emplace_back([&] {
-      const TestReply reply = server_.Ask("POST", "/jobs", kQuickBody);
+      const http::TestReply reply = server_.Ask("POST", "/jobs", kQuickBody);
       const std::lock_guard lock(mutex);
       if (reply.status == 202) {
         accepted.push_back(reply.json()["id"]);
@@ -83,12 +84,13 @@ TEST_F(RoutesTest, FiftyJobsAtOnceAreTakenOrToldToComeAgain) {
   EXPECT_EQ(accepted.size(), 4u);
   EXPECT_EQ(refused, 46);
   server_.Ask("DELETE", "/jobs/" + blocker);
-  for (const std::string& id : accepted) EXPECT_EQ(WaitForEnd(server_->jobs(), id).state, JobState::kDone);
+  for (const std::string& id : accepted)
+    EXPECT_EQ(jobs::WaitForEnd(server_->jobs(), id).state, jobs::State::kDone);
 }
 
 TEST_F(RoutesTest, NoPathLeavesTheRoutes) {
   const std::string id = server_.Submit(kQuickBody);
-  WaitForEnd(server_->jobs(), id);
+  jobs::WaitForEnd(server_->jobs(), id);
   folder_.Write("secret.png", "secret");
   for (const std::string& path : std::vector<std::string>{
            "/../../etc/passwd", "/jobs/../secret.png", "/jobs/..%2fsecret",
@@ -97,7 +99,7 @@ TEST_F(RoutesTest, NoPathLeavesTheRoutes) {
            "/jobs/" + id + "/images/00000000000000000000000.png.png", "/jobs/" + id + ".json", "/jobs//" + id,
            "/" + id + "-0.png", "/jobs/" + id + "/images/-1.png",
            "/jobs/" + id + "/images/18446744073709551616.png", "/lock", "/jobs/lock", "//etc/passwd"}) {
-    const TestReply reply = server_.Ask("GET", path);
+    const http::TestReply reply = server_.Ask("GET", path);
     EXPECT_EQ(reply.status, 404) << path;
     EXPECT_THAT(reply.body, Not(HasSubstr("secret\""))) << path;
   }
@@ -110,7 +112,7 @@ TEST_F(RoutesTest, BodiesThatAreNoJobsAreRefusedWithAReason) {
            R"({"prompt": "x", "n": 1000000000})", R"({"prompt": "x", "width": 7})",
            R"({"prompt": "x", "width": 1000000, "height": 1000000})", R"({"prompt": "x", "cfg": 1e999})",
            "{\"prompt\": \"\xff\"}", R"({"prompt": "a\u0000b"})"}) {
-    const TestReply reply = server_.Ask("POST", "/jobs", body);
+    const http::TestReply reply = server_.Ask("POST", "/jobs", body);
     EXPECT_EQ(reply.status, 400) << body;
     EXPECT_FALSE(reply.json()["error"]["message"].get<std::string>().empty());
   }
@@ -119,10 +121,10 @@ TEST_F(RoutesTest, BodiesThatAreNoJobsAreRefusedWithAReason) {
 }
 
 TEST_F(RoutesTest, OtherMethodsAreNamed) {
-  const TestReply reply = server_.Ask("PUT", "/jobs");
+  const http::TestReply reply = server_.Ask("PUT", "/jobs");
   EXPECT_EQ(reply.status, 405);
   EXPECT_EQ(reply.headers.at("allow"), "OPTIONS, GET, HEAD, POST");
-  const TestReply options = server_.Ask("OPTIONS", "/jobs");
+  const http::TestReply options = server_.Ask("OPTIONS", "/jobs");
   EXPECT_EQ(options.status, 204);
   EXPECT_TRUE(options.headers.contains("allow"));
   EXPECT_FALSE(options.headers.contains("access-control-allow-origin"));
@@ -131,11 +133,11 @@ TEST_F(RoutesTest, OtherMethodsAreNamed) {
 }
 
 TEST_F(RoutesTest, HeadHasTheLengthAndNoBody) {
-  Client client(server_.port());
-  client.Send(RequestText("HEAD", "/health", server_.port()));
-  const TestReply head = client.Read(false);
-  client.Send(RequestText("GET", "/health", server_.port()));
-  const TestReply get = client.Read();
+  http::Client client(server_.port());
+  client.Send(http::RequestText("HEAD", "/health", server_.port()));
+  const http::TestReply head = client.Read(false);
+  client.Send(http::RequestText("GET", "/health", server_.port()));
+  const http::TestReply get = client.Read();
   EXPECT_EQ(head.status, 200);
   EXPECT_EQ(get.status, 200);
   EXPECT_EQ(head.headers.at("content-length"), std::to_string(get.body.size()));
@@ -156,8 +158,8 @@ TEST_F(RoutesTest, InfoSaysWhatThePageNeeds) {
 }
 
 TEST_F(RoutesTest, MetricsCount) {
-  WaitForEnd(server_->jobs(), server_.Submit(kQuickBody));
-  const TestReply reply = server_.Ask("GET", "/metrics");
+  jobs::WaitForEnd(server_->jobs(), server_.Submit(kQuickBody));
+  const http::TestReply reply = server_.Ask("GET", "/metrics");
   EXPECT_THAT(reply.headers.at("content-type"), StartsWith("text/plain"));
   EXPECT_THAT(
       reply.body,
@@ -170,7 +172,7 @@ TEST_F(RoutesTest, MetricsCount) {
 
 TEST_F(RoutesTest, RepliesAreSafeInABrowser) {
   for (const char* path : {"/", "/jobs", "/nothing"}) {
-    const TestReply reply = server_.Ask("GET", path);
+    const http::TestReply reply = server_.Ask("GET", path);
     EXPECT_EQ(reply.headers.at("x-content-type-options"), "nosniff");
     EXPECT_EQ(reply.headers.at("referrer-policy"), "no-referrer");
     EXPECT_THAT(reply.headers.at("content-security-policy"),
@@ -183,8 +185,9 @@ TEST_F(RoutesTest, RepliesAreSafeInABrowser) {
 TEST_F(RoutesTest, TheLogSaysWhoAskedAndNotWhat) {
   const std::string id =
       server_.Submit(R"({"prompt": "private thoughts", "width": 32, "height": 32, "steps": 1})");
-  WaitForEnd(server_->jobs(), id);
-  const TestReply reply = server_.Ask("GET", "/x\"\x1b[31m", "", "Authorization: Bearer my-secret-key\r\n");
+  jobs::WaitForEnd(server_->jobs(), id);
+  const http::TestReply reply =
+      server_.Ask("GET", "/x\"\x1b[31m", "", "Authorization: Bearer my-secret-key\r\n");
   server_->Drain();
   server_.Join();
   std::string all;

@@ -1,18 +1,18 @@
-#include "server.h"
+#include "server/server.h"
 
 #include <fmt/format.h>
 
 #include <csignal>
 
 #include "files/json.h"
-#include "http_error.h"
-#include "log.h"
+#include "server/api/replies.h"
+#include "server/http/log.h"
 
 namespace qwen_image::server {
 namespace {
 
 // Of a job that begins to run or has ended. What it draws is not said.
-std::string JobLogLine(const Job& job) {
+std::string JobLogLine(const jobs::Job& job) {
   Json line = {{"job", job.id}, {"state", Name(job.state)}};
   if (HasEnded(job.state)) {
     line["pictures"] = job.images.size();
@@ -22,8 +22,8 @@ std::string JobLogLine(const Job& job) {
     line["steps"] = job.steps;
     line["count"] = job.count;
   }
-  if (job.state == JobState::kFailed) line["error"] = job.error;
-  return LogLine("job", std::move(line));
+  if (job.state == jobs::State::kFailed) line["error"] = job.error;
+  return http::LogLine("job", std::move(line));
 }
 
 }  // namespace
@@ -32,7 +32,7 @@ Server::Server(const Pipeline& pipeline, const ServerSettings& settings)
     : jobs_(pipeline, settings.jobs_folder, settings.jobs,
             {.model_name = settings.model_name,
              .on_state =
-                 [log = settings.log](const Job& job) {
+                 [log = settings.log](const jobs::Job& job) {
                    if (log) log(JobLogLine(job));
                  }}),
       routes_(pipeline, jobs_,
@@ -40,14 +40,15 @@ Server::Server(const Pipeline& pipeline, const ServerSettings& settings)
                .queue_limit = settings.jobs.queue,
                .max_body_bytes = settings.http.max_body_bytes},
               [this] { return http_.Stats(); }),
-      http_(settings.http, {.handle = [this](const HttpRequest& request) { return routes_.Handle(request); },
-                            .problem = Problem,
-                            .is_public = Routes::IsPublic,
-                            .is_quick = Routes::IsQuick,
-                            .log = settings.log}) {
+      http_(settings.http,
+            {.handle = [this](const http::Request& request) { return routes_.Handle(request); },
+             .problem = api::Problem,
+             .is_public = api::Routes::IsPublic,
+             .is_quick = api::Routes::IsQuick,
+             .log = settings.log}) {
   if (!settings.log) return;
   for (const std::string& problem : jobs_.problems())
-    settings.log(LogLine("unreadable job", {{"message", problem}}));
+    settings.log(http::LogLine("unreadable job", {{"message", problem}}));
 }
 
 Server::~Server() {

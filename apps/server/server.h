@@ -6,15 +6,15 @@
 #include <mutex>
 #include <thread>
 
-#include "http_server.h"
-#include "jobs.h"
-#include "routes.h"
+#include "server/api/routes.h"
+#include "server/http/listener.h"
+#include "server/jobs/queue.h"
 
 namespace qwen_image::server {
 
 struct ServerSettings {
-  HttpSettings http;
-  JobLimits jobs;
+  http::Settings http;
+  jobs::Limits jobs;
   std::filesystem::path jobs_folder;
   std::string model_name;
   std::function<void(const std::string& line)> log = {};  // JSON, one line; from several threads
@@ -28,7 +28,7 @@ class Server {
 
   std::string url() const { return http_.url(); }
   uint16_t port() const { return http_.port(); }
-  Jobs& jobs() { return jobs_; }
+  jobs::Queue& jobs() { return jobs_; }
 
   void Run();  // until Drain() has done its work
   // From any thread. No new connections; the running job is finished, and those that wait are, too, or are
@@ -37,9 +37,9 @@ class Server {
   void DrainOnSignals();  // SIGTERM finishes the queue, SIGINT the running job; before Run()
 
  private:
-  Jobs jobs_;
-  Routes routes_;
-  HttpServer http_;
+  jobs::Queue jobs_;
+  api::Routes routes_;
+  http::Listener http_;
   std::mutex mutex_;
   std::thread draining_;
 };

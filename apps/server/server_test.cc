@@ -1,5 +1,5 @@
 // Jobs seen through HTTP: events, replies that wait, clients that leave, the end of the server.
-#include "server.h"
+#include "server/server.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -8,9 +8,10 @@
 
 #include "files/base64.h"
 #include "files/png.h"
-#include "http_error.h"
-#include "job_reply.h"
-#include "server_testing.h"
+#include "server/api/job_reply.h"
+#include "server/api/replies.h"
+#include "server/jobs/testing.h"
+#include "server/testing.h"
 
 namespace qwen_image::server {
 namespace {
@@ -25,9 +26,9 @@ class ServerTest : public testing::Test {
     if (!server_) server_.emplace(folder_.path(), settings_);
     return *server_;
   }
-  std::unique_ptr<Client> Events(const std::string& id) {
-    auto client = std::make_unique<Client>(server().port());
-    client->Send(RequestText("GET", "/jobs/" + id + "/events", server().port()));
+  std::unique_ptr<http::Client> Events(const std::string& id) {
+    auto client = std::make_unique<http::Client>(server().port());
+    client->Send(http::RequestText("GET", "/jobs/" + id + "/events", server().port()));
     return client;
   }
 
@@ -37,7 +38,7 @@ class ServerTest : public testing::Test {
 };
 
 // "event: progress\ndata: {…}\n\n" → name and data.
-std::pair<std::string, Json> ReadEvent(Client& client) {
+std::pair<std::string, Json> ReadEvent(http::Client& client) {
   std::string text = client.ReadUntil("\n\n");
   while (text.starts_with(":")) text = client.ReadUntil("\n\n");
   const size_t line = text.find('\n');
@@ -49,7 +50,7 @@ std::pair<std::string, Json> ReadEvent(Client& client) {
 TEST_F(ServerTest, EventsTellProgressPreviewsAndTheEnd) {
   const std::string blocker = server().Submit(kLongBody), id = server().Submit(kLongBody);
   const auto client = Events(id);
-  const TestReply header = client->Read(false);
+  const http::TestReply header = client->Read(false);
   EXPECT_EQ(header.status, 200);
   EXPECT_EQ(header.headers.at("content-type"), "text/event-stream");
   auto [name, data] = ReadEvent(*client);
@@ -77,7 +78,7 @@ TEST_F(ServerTest, EventsTellProgressPreviewsAndTheEnd) {
 
 TEST_F(ServerTest, EventsOfAnEndedJobAreItsEnd) {
   const std::string id = server().Submit(kQuickBody);
-  WaitForEnd(server()->jobs(), id);
+  jobs::WaitForEnd(server()->jobs(), id);
   const auto client = Events(id);
   client->Read(false);
   EXPECT_EQ(ReadEvent(*client).first, "end");
@@ -98,14 +99,14 @@ TEST_F(ServerTest, HeartbeatsComeWhileNothingHappens) {
 
 TEST_F(ServerTest, AClientThatLeavesItsEventsDisturbsNobody) {
   const std::string id = server().Submit(kLongBody);
-  WaitForSteps(server()->jobs(), id);
+  jobs::WaitForSteps(server()->jobs(), id);
   for (int i = 0; i < 3; ++i) {
     const auto client = Events(id);
     client->Read(false);
     ReadEvent(*client);
     if (i == 0) client->Reset();
   }
-  EXPECT_EQ(server()->jobs().Find(id)->state, JobState::kRunning);
+  EXPECT_EQ(server()->jobs().Find(id)->state, jobs::State::kRunning);
   // Their connections end without a word from the job: only the one that asks is left.
   while (server().Ask("GET", "/metrics").body.find("qwen_image_connections 1\n") == std::string::npos)
     std::this_thread::yield();
@@ -115,9 +116,9 @@ TEST_F(ServerTest, AReaderWhoNeverReadsIsLeftBehind) {
   settings_.http.write_deadline = milliseconds(100);
   settings_.http.send_buffer_bytes = 4096;
   const std::string id = server().Submit(kLongBody);
-  Client client(server().port());
+  http::Client client(server().port());
   client.SmallWindow();
-  client.Send(RequestText("GET", "/jobs/" + id + "/events", server().port()));
+  client.Send(http::RequestText("GET", "/jobs/" + id + "/events", server().port()));
   // Previews fill the buffers of both sides; then the deadline passes.
   const auto left = [&] {
     for (const std::string& line : server().log()) {
@@ -126,7 +127,7 @@ TEST_F(ServerTest, AReaderWhoNeverReadsIsLeftBehind) {
     return false;
   };
   while (!left()) std::this_thread::yield();
-  EXPECT_EQ(server()->jobs().Find(id)->state, JobState::kRunning);
+  EXPECT_EQ(server()->jobs().Find(id)->state, jobs::State::kRunning);
 }
 
 // A server whose every path is a job that the reply waits for.
@@ -138,30 +139,31 @@ class WaitTest : public testing::Test {
     http_.Stop();
     thread_.join();
   }
-  std::string Get(const std::string& id) { return RequestText("GET", "/" + id, http_.port()); }
+  std::string Get(const std::string& id) { return http::RequestText("GET", "/" + id, http_.port()); }
 
   const TempFolder folder_;
   std::counting_semaphore<> handled_{0};
-  Jobs jobs_{TinyPipeline(), folder_.path(), {}};
-  HttpServer http_{{.port = 0},
-                   {.handle = [this](const HttpRequest& request) -> Reply {
-                      handled_.release();
-                      return ReplyAfterJob(request, jobs_, request.path.substr(1), [](const Job& job) {
-                        return HttpResponse{.content_type = "text/plain", .body = Name(job.state)};
-                      });
-                    },
-                    .problem = Problem,
-                    .is_public = [](const std::string&) { return true; }}};
+  jobs::Queue jobs_{jobs::TinyPipeline(), folder_.path(), {}};
+  http::Listener http_{{.port = 0},
+                       {.handle = [this](const http::Request& request) -> http::Reply {
+                          handled_.release();
+                          return api::ReplyAfterJob(
+                              request, jobs_, request.path.substr(1), [](const jobs::Job& job) {
+                                return http::Response{.content_type = "text/plain", .body = Name(job.state)};
+                              });
+                        },
+                        .problem = api::Problem,
+                        .is_public = [](const std::string&) { return true; }}};
   std::thread thread_;
 };
 
 TEST_F(WaitTest, TheReplyComesWithTheEnd) {
-  Client client(http_.port());
+  http::Client client(http_.port());
   // The second is sent while the first is waited for.
-  client.Send(Get(jobs_.Submit(QuickJob())) + Get(jobs_.Submit(QuickJob())));
+  client.Send(Get(jobs_.Submit(jobs::QuickJob())) + Get(jobs_.Submit(jobs::QuickJob())));
   EXPECT_EQ(client.Read().body, "done");
   EXPECT_EQ(client.Read().body, "done");
-  client.Send(Get(jobs_.Submit(QuickJob())));
+  client.Send(Get(jobs_.Submit(jobs::QuickJob())));
   EXPECT_EQ(client.Read().body, "done");
   client.Send(Get("nobody"));
   EXPECT_EQ(client.Read().status, 404);
@@ -169,14 +171,14 @@ TEST_F(WaitTest, TheReplyComesWithTheEnd) {
 
 TEST_F(WaitTest, AClientThatLeavesTakesItsJobWithIt) {
   for (const bool rude : {false, true}) {
-    const std::string id = jobs_.Submit(LongJob());
-    Client client(http_.port());
+    const std::string id = jobs_.Submit(jobs::LongJob());
+    http::Client client(http_.port());
     client.Send(Get(id));
     handled_.acquire();  // the server has read it
-    WaitForSteps(jobs_, id);
+    jobs::WaitForSteps(jobs_, id);
     if (rude) client.Reset();
     client.Close();
-    EXPECT_EQ(WaitForEnd(jobs_, id).state, JobState::kCancelled);
+    EXPECT_EQ(jobs::WaitForEnd(jobs_, id).state, jobs::State::kCancelled);
   }
 }
 
@@ -184,26 +186,27 @@ TEST_F(WaitTest, AClientThatLeavesTakesItsJobWithIt) {
 TEST(BusyWorkers, DoNotHoldUpTheQuickRoutes) {
   std::counting_semaphore<> begun(0), may_end(0);
   constexpr int kMany = 8;
-  HttpServer http({.port = 0}, {.handle = [&](const HttpRequest& request) -> Reply {
-                                  if (request.path == "/slow") {
-                                    begun.release();
-                                    may_end.acquire();
-                                  }
-                                  return HttpResponse{.content_type = "text/plain", .body = request.path};
-                                },
-                                .problem = Problem,
-                                .is_public = [](const std::string&) { return true; },
-                                .is_quick = Routes::IsQuick});
+  http::Listener http({.port = 0}, {.handle = [&](const http::Request& request) -> http::Reply {
+                                      if (request.path == "/slow") {
+                                        begun.release();
+                                        may_end.acquire();
+                                      }
+                                      return http::Response{.content_type = "text/plain",
+                                                            .body = request.path};
+                                    },
+                                    .problem = api::Problem,
+                                    .is_public = [](const std::string&) { return true; },
+                                    .is_quick = api::Routes::IsQuick});
   std::thread thread([&] { http.Run(); });
-  std::vector<std::unique_ptr<Client>> slow;
+  std::vector<std::unique_ptr<http::Client>> slow;
   for (int i = 0; i < kMany; ++i) {
-    slow.push_back(std::make_unique<Client>(http.port()));
-    slow.back()->Send(RequestText("GET", "/slow", http.port()));
+    slow.push_back(std::make_unique<http::Client>(http.port()));
+    slow.back()->Send(http::RequestText("GET", "/slow", http.port()));
   }
   for (int i = 0; i < 4; ++i) begun.acquire();  // all workers have one
   for (const char* path : {"/health", "/metrics"}) {
-    Client client(http.port());
-    client.Send(RequestText("GET", path, http.port()));
+    http::Client client(http.port());
+    client.Send(http::RequestText("GET", path, http.port()));
     EXPECT_EQ(client.Read().body, path);
   }
   may_end.release(kMany);
@@ -214,12 +217,12 @@ TEST(BusyWorkers, DoNotHoldUpTheQuickRoutes) {
 
 TEST_F(ServerTest, DrainFinishesThePictureAndAnswers) {
   const std::string blocker = server().Submit(kLongBody), waiting = server().Submit(kQuickBody);
-  WaitForSteps(server()->jobs(), blocker);
+  jobs::WaitForSteps(server()->jobs(), blocker);
   const auto events = Events(waiting);
   events->Read(false);
   EXPECT_EQ(ReadEvent(*events).first, "progress");
-  Client idle(server().port());
-  idle.Send(RequestText("GET", "/health", server().port()));
+  http::Client idle(server().port());
+  idle.Send(http::RequestText("GET", "/health", server().port()));
   EXPECT_EQ(idle.Read().status, 200);
   server()->Drain();
   server()->Drain();  // at once
@@ -229,15 +232,15 @@ TEST_F(ServerTest, DrainFinishesThePictureAndAnswers) {
   EXPECT_EQ(data["state"], "interrupted");
   EXPECT_TRUE(idle.ReadEnd());
   server().Join();
-  EXPECT_EQ(server()->jobs().Find(blocker)->state, JobState::kInterrupted);
-  Client late(server().port());
+  EXPECT_EQ(server()->jobs().Find(blocker)->state, jobs::State::kInterrupted);
+  http::Client late(server().port());
   EXPECT_FALSE(late.Send("GET"));
 }
 
 TEST_F(ServerTest, AClientThatNeverEndsDoesNotHoldTheServer) {
   settings_.http.shutdown_grace = milliseconds(50);
-  Client client(server().port());
-  client.Send(RequestText("POST", "/jobs", server().port(), "", "Content-Length: 1000\r\n"));
+  http::Client client(server().port());
+  client.Send(http::RequestText("POST", "/jobs", server().port(), "", "Content-Length: 1000\r\n"));
   while (server().Ask("GET", "/metrics").body.find("qwen_image_connections 2\n") == std::string::npos)
     std::this_thread::yield();
   server()->Drain();
@@ -246,9 +249,9 @@ TEST_F(ServerTest, AClientThatNeverEndsDoesNotHoldTheServer) {
 
 TEST_F(ServerTest, ARestartedServerHasTheJobs) {
   const std::string done = server().Submit(kQuickBody);
-  WaitForEnd(server()->jobs(), done);
+  jobs::WaitForEnd(server()->jobs(), done);
   const std::string running = server().Submit(kLongBody), waiting = server().Submit(kQuickBody);
-  WaitForSteps(server()->jobs(), running);
+  jobs::WaitForSteps(server()->jobs(), running);
   server_.reset();
   EXPECT_EQ(server().Ask("GET", "/jobs/" + done).json()["state"], "done");
   EXPECT_EQ(server().Ask("GET", "/jobs/" + done + "/images/0.png").status, 200);

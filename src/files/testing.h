@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <cstdint>
 #include <cstdlib>
 #include <filesystem>
@@ -15,6 +16,9 @@
 #include "qwen_image/error.h"
 
 namespace qwen_image {
+
+// For what should happen soon: a test that has waited so long has failed.
+inline constexpr std::chrono::seconds kLongForAnyMachine(100);
 
 // A new empty folder that is removed at the end of the test.
 class TempFolder {

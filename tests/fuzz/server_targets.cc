@@ -2,12 +2,12 @@
 #include <cstdlib>
 #include <string>
 
-#include "../../apps/server/access.h"
-#include "../../apps/server/job_store.h"
-#include "../../apps/server/multipart.h"
-#include "../../apps/server/target.h"
 #include "files/base64.h"
 #include "inputs.h"
+#include "server/http/access.h"
+#include "server/http/multipart.h"
+#include "server/http/target.h"
+#include "server/jobs/store.h"
 #include "targets.h"
 
 namespace qwen_image {
@@ -23,35 +23,33 @@ std::string NextLine(std::string_view& rest) {
 }  // namespace
 
 void FuzzHead(std::string_view bytes) {
-  using namespace server;
-  const auto target = ParseTarget(NextLine(bytes));
+  const auto target = http::ParseTarget(NextLine(bytes));
   if (target && (!target->path.starts_with('/') || target->path.find('?') != std::string::npos)) std::abort();
-  const AccessRules rules{.key = "correct-horse", .hosts = {"pictures.example"}, .port = 8080};
+  const http::AccessRules rules{.key = "correct-horse", .hosts = {"pictures.example"}, .port = 8080};
   const std::string host = NextLine(bytes), origin = NextLine(bytes);
-  RequestHead head{.method = "POST", .hosts = {host}, .origin = origin, .local_address = "192.168.1.5"};
+  http::RequestHead head{.method = "POST", .hosts = {host}, .origin = origin, .local_address = "192.168.1.5"};
   head.authorization = NextLine(bytes);
-  if (CheckAccess(rules, head)) return;
+  if (http::CheckAccess(rules, head)) return;
   // Whoever gets in names this server, comes from it and has the key.
-  const auto name = ParseHost(host);
+  const auto name = http::ParseHost(host);
   const bool ours = name->name == "pictures.example" || name->port == rules.port;
   const bool own = origin.ends_with(host) || origin.starts_with("http");
   if (!ours || !own || !head.authorization.ends_with(rules.key)) std::abort();
 }
 
 void FuzzJob(std::string_view bytes) {
-  using namespace server;
-  const Job job = ParseStoredJob(bytes, "job");
-  const Job again = ParseStoredJob(StoredJobText(job), "job");
-  if (StoredJobText(again) != StoredJobText(job)) std::abort();
+  const jobs::Job job = jobs::ParseStoredJob(bytes, "job");
+  const jobs::Job again = jobs::ParseStoredJob(jobs::StoredJobText(job), "job");
+  if (jobs::StoredJobText(again) != jobs::StoredJobText(job)) std::abort();
 }
 
 void FuzzMultipart(std::string_view bytes) {
   const auto [type, body] = SplitAtNul(bytes);
-  const server::MultipartLimits limits;
-  const auto parts = server::ParseMultipart(type, body, limits);
-  if (parts.size() > limits.parts || !server::IsMultipart(type)) std::abort();
+  const http::MultipartLimits limits;
+  const auto parts = http::ParseMultipart(type, body, limits);
+  if (parts.size() > limits.parts || !http::IsMultipart(type)) std::abort();
   const char* last = body.data();
-  for (const server::FormPart& part : parts) {
+  for (const http::FormPart& part : parts) {
     // Inside the body, one behind the other.
     if (part.contents.data() < last ||
         part.contents.data() + part.contents.size() > body.data() + body.size())

@@ -1,0 +1,68 @@
+// What the listener and the connections share. All but the handler and the counters belongs to the one thread
+// that runs `context`.
+#pragma once
+
+#include <boost/asio/awaitable.hpp>
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/ip/tcp.hpp>
+#include <boost/asio/signal_set.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <boost/asio/thread_pool.hpp>
+#include <functional>
+#include <mutex>
+#include <set>
+
+#include "server/http/access.h"
+#include "server/http/listener.h"
+
+namespace qwen_image::http {
+
+class Connection;
+
+struct Listener::Impl {
+  Impl(Settings settings, Hooks hooks);
+
+  void Listen();
+  boost::asio::awaitable<void> Accept();
+  void WaitForSignal();
+  void BeginStop();
+  void EndIfIdle() {
+    if (stopping && connections.empty()) context.stop();
+  }
+
+  void Count(int status) {
+    const std::lock_guard lock(stats_mutex);
+    ++stats.requests[status];
+  }
+  void CountConnections() {
+    const std::lock_guard lock(stats_mutex);
+    stats.connections = static_cast<int64_t>(connections.size());
+  }
+  void Log(const std::string& line) const {
+    if (hooks.log) hooks.log(line);
+  }
+
+  const Settings settings;
+  const Hooks hooks;
+  AccessRules rules;
+  std::string url;
+
+  // Connections end with the context at the latest; what they use stands before it.
+  std::set<Connection*> connections;
+  int refusing = 0;
+  bool stopping = false;
+  uint64_t body_bytes = 0;  // of all requests that are being read or answered
+  mutable std::mutex stats_mutex;
+  ListenerStats stats;
+
+  boost::asio::io_context context{1};
+  boost::asio::ip::tcp::acceptor acceptor{context};
+  boost::asio::steady_timer grace{context};
+  boost::asio::steady_timer accept_pause{context};
+  boost::asio::signal_set signals{context};
+  std::function<void(int)> on_signal;
+  int signal_count = 0;
+  boost::asio::thread_pool workers{4};  // where requests are parsed and pictures unpacked
+};
+
+}  // namespace qwen_image::http

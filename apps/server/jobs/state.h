@@ -1,0 +1,65 @@
+// A job: pictures that somebody asked the server to draw.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "qwen_image/qwen_image.h"
+
+namespace qwen_image::jobs {
+
+// What is drawn: `count` pictures, with the seeds request.seed, request.seed + 1, …
+struct Request {
+  GenerateRequest request;
+  int64_t count = 1;
+  std::vector<std::string> notes = {};  // what was found while reading it; the first of Job::notes
+};
+
+enum class State { kQueued, kRunning, kDone, kFailed, kCancelled, kInterrupted };
+const char* Name(State state);  // "queued", …
+inline constexpr State kStates[] = {State::kQueued, State::kRunning,   State::kDone,
+                                    State::kFailed, State::kCancelled, State::kInterrupted};
+inline bool HasEnded(State state) { return state != State::kQueued && state != State::kRunning; }
+
+struct JobProgress {
+  int64_t position = 0;  // in the queue; 0: it runs
+  std::string stage;     // "encode prompt", "encode pictures", "denoise", "decode"
+  int64_t step = 0, steps = 0;
+  int64_t picture = 0;  // which of the job's pictures, from 0
+  double fraction = 0;  // of the whole job
+  double seconds_per_step = 0;
+  double seconds_left = 0;  // 0: not known yet
+};
+
+struct JobImage {
+  int64_t width = 0, height = 0;
+  uint64_t seed = 0;
+  int64_t channels = 3;  // 4: with alpha
+};
+
+// A job as it stands at one moment; a copy that belongs to the reader.
+struct Job {
+  std::string id;
+  State state = State::kQueued;
+  int64_t created = 0, started = 0, finished = 0;  // Unix time in milliseconds; 0: not yet
+  // The settings, with every default filled in as soon as they are known.
+  std::string prompt, negative_prompt;
+  int64_t width = 0, height = 0, steps = 0, count = 1;
+  double cfg = 0;
+  uint64_t seed = 0;
+  std::vector<double> sigmas = {};  // that were given; empty: the model's own
+  std::string background = {};      // that was asked for
+  std::optional<double> strength;
+  int64_t input_images = 0;  // how many pictures it edits
+  bool has_init_image = false, has_mask = false;
+
+  JobProgress progress;
+  std::vector<JobImage> images;  // finished ones
+  std::vector<std::string> notes;
+  ErrorKind error_kind = ErrorKind::kInternal;  // of kFailed
+  std::string error;                            // of kFailed, kCancelled, kInterrupted: what to tell the user
+};
+
+}  // namespace qwen_image::jobs
