@@ -15,7 +15,7 @@ struct AccessRules {
   uint16_t port = 0;
 };
 
-// What of a request decides.
+// The parts of a request that decide.
 struct RequestHead {
   std::string method;
   std::vector<std::string> hosts;  // all headers of this name
@@ -39,7 +39,7 @@ struct HostName {
 };
 std::optional<HostName> ParseHost(std::string_view text);
 
-// In a time that does not tell how much of it is right.
+// The time that it takes does not tell how much of `given` is right.
 bool SameSecret(std::string_view given, std::string_view secret);
 
 // Throws Error kUsage unless a server may listen on `address` with this key.

@@ -10,6 +10,7 @@
 #include <string>
 
 #include "server/http/listener_impl.h"
+#include "server/http/wire.h"
 
 namespace qwen_image::http {
 
@@ -20,16 +21,19 @@ class Connection : public std::enable_shared_from_this<Connection> {
   template <typename T>
   using Awaitable = boost::asio::awaitable<T>;
 
+  // A client that pipelines requests while it waits may send this much ahead.
+  static constexpr size_t kReadAhead = 64 << 10;
+
   Connection(Listener::Impl& server, boost::asio::ip::tcp::socket socket);
   ~Connection();
 
   Awaitable<void> Serve();
-  Awaitable<void> RefuseBusy();  // there are too many
+  Awaitable<void> RefuseBusy();  // for a connection beyond the limit
   void CloseIfIdle();
   void Close();
 
  private:
-  // What is known of the request under way, for its log line.
+  // The request under way, and what its reply and its line of the log need to know of it.
   struct Record {
     Request request;
     bool is_head = false, keep_alive = false;
@@ -38,18 +42,23 @@ class Connection : public std::enable_shared_from_this<Connection> {
     std::string job_id = {};  // of the job that it made or waits for
   };
 
-  Awaitable<bool> ServeOne();  // false: the connection ends
+  // False: the connection ends.
+  Awaitable<bool> ServeOne();
   Awaitable<bool> WaitForBytes();
+  Awaitable<bool> ReadHeader(Parser& parser, Record& record);
+  Awaitable<bool> ReadBody(Parser& parser, Record& record);
   Awaitable<bool> Answer(Record& record);
   Awaitable<bool> AnswerLater(Record& record, const LaterReply& later);
   Awaitable<void> StreamEvents(Record& record, const EventStream& stream);
   Awaitable<bool> Send(Record& record, Response response);
   Awaitable<bool> Refuse(Record& record, int status, const std::string& message);
+  Awaitable<bool> RefuseUnread(Record& record, boost::system::error_code error);
   Awaitable<bool> WriteText(const std::string& text);
   Awaitable<void> Linger();
+  void StartWatching(const boost::asio::any_io_executor& executor, std::shared_ptr<Mailbox> mailbox);
   Awaitable<void> Watch(std::shared_ptr<Mailbox> mailbox);
   Awaitable<void> StopWatching(std::shared_ptr<Mailbox> mailbox);
-  void HoldBody(uint64_t bytes);  // of the server's room for all bodies
+  void HoldBody(uint64_t bytes);  // takes so much of the room that all bodies share
   void Done(const Record& record, int status, size_t bytes);
 
   Listener::Impl& server_;

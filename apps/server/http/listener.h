@@ -1,4 +1,4 @@
-// HTTP over sockets: limits, deadlines and who may ask. What a request means, only the handler knows.
+// HTTP over sockets: limits, deadlines and who may ask. The handler alone knows what a request means.
 #pragma once
 
 #include <chrono>
@@ -76,7 +76,7 @@ class Listener {
   // Called with SIGINT or SIGTERM, twice at most; the third ends the process. Before Run().
   void OnSignals(std::function<void(int signal)> handler);
 
-  struct Impl;  // its own
+  struct Impl;  // shared with the connections (listener_impl.h)
 
  private:
   std::unique_ptr<Impl> impl_;

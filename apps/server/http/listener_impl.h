@@ -1,5 +1,5 @@
-// What the listener and the connections share. All but the handler and the counters belongs to the one thread
-// that runs `context`.
+// What the listener and the connections share. One thread runs `context`, and it alone uses all of this but
+// the hooks and the counters.
 #pragma once
 
 #include <boost/asio/awaitable.hpp>
@@ -47,7 +47,7 @@ struct Listener::Impl {
   AccessRules rules;
   std::string url;
 
-  // Connections end with the context at the latest; what they use stands before it.
+  // These stand before `context`, so that they outlive the connections, which end with it at the latest.
   std::set<Connection*> connections;
   int refusing = 0;
   bool stopping = false;

@@ -16,9 +16,8 @@ struct Request {
   std::string path;                          // without the query
   std::map<std::string, std::string> query;  // percent-decoded
   std::string content_type;                  // as sent, with its parameters
-  std::string
-      origin;      // "http://127.0.0.1:8080": where the client reached this server, for addresses in replies
-  std::string id;  // of this request, for logs and errors
+  std::string origin;  // where the client reached this server, for addresses: "http://127.0.0.1:8080"
+  std::string id;      // of this request, for logs and errors
   std::string body;
 };
 
