@@ -13,7 +13,7 @@ namespace {
 
 constexpr int64_t kRounds = 200 * 1000;
 // Independent sums hide the latency of a dot product. They stay in registers: the instructions are written
-// out, since a compiler is free to leave out what nobody reads.
+// out, since a compiler is free to leave out what is never read.
 constexpr int kSums = 12;
 
 // Products are added to others, so each counts twice.

@@ -28,7 +28,7 @@
 #include "hwy/targets.h"
 #include "kernels/int8/attention.h"
 #include "kernels/int8/matmul.h"
-#include "kernels/kernels.h"
+#include "kernels/interface.h"
 #include "kernels/mlx_groups.h"
 #include "peak.h"
 

@@ -76,7 +76,7 @@ Pipe OpenStream(Stream stream) {
 }
 
 std::vector<std::string> MakeEnvironment(const RunOptions& options) {
-  // Neither the models of whoever runs the tests nor a server of the world take part in them.
+  // The tests use neither the models of the user that runs them nor a server in the internet.
   std::map<std::string, std::optional<std::string>> changes = {
       {"QWEN_IMAGE_MODEL", std::string(QWEN_IMAGE_SOURCE_DIR) + "/models/tiny"},
       {"HF_HOME", "/nonexistent"},

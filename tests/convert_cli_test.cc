@@ -201,7 +201,7 @@ TEST_F(ConvertCli, RulesAndNotes) {
   const RunResult wide =
       Convert({kTiny, "-o", "wide", "--to", "q8", "--only", "text_encoder", "--group-size", "128"});
   EXPECT_THAT(vision.out, Not(HasSubstr("note: ")));
-  EXPECT_THAT(wide.out, HasSubstr("groups of 64: rows of 64 values are no groups of 128\n"));
+  EXPECT_THAT(wide.out, HasSubstr("groups of 64: rows of 64 values are not whole groups of 128\n"));
 }
 
 // The text encoder's embedding alone is larger than the limit; the transformer's files before it are not.

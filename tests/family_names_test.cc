@@ -26,7 +26,7 @@ using ::testing::IsEmpty;
 
 const fs::path kSource = QWEN_IMAGE_SOURCE_DIR;
 
-// Families that are refused by name are told by tensors of theirs, whose names contain some of this family's.
+// Families that are refused are recognized by names of their tensors, which contain some of this family's.
 const std::set<std::string> kSignsOfOthers = {"src/weights/recognize.cc"};
 
 bool IsNumber(const std::string& text) { return text.find_first_not_of("0123456789") == text.npos; }

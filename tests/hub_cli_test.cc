@@ -10,7 +10,7 @@
 #include "cli_harness.h"
 #include "files/json.h"
 #include "files/testing.h"
-#include "hub/fake_hub.h"
+#include "hub/fake.h"
 
 namespace qwen_image {
 namespace {
@@ -60,7 +60,7 @@ class HubCli : public testing::Test {
   fs::path Snapshot() const { return Repo() / "snapshots" / hub_.commit(); }
 
   const TempFolder folder_;
-  FakeHub hub_{kRepo};
+  hub::FakeHub hub_{kRepo};
 };
 
 TEST_F(HubCli, PullThenDraw) {
@@ -139,7 +139,8 @@ TEST_F(HubCli, ProgressOnATerminal) {
 }
 
 TEST_F(HubCli, AsManyAtATimeAsAskedFor) {
-  hub_.fault = [gate = std::make_shared<Gate>(4)](const TestRequest& request, TestResponse& answer) {
+  hub_.fault = [gate = std::make_shared<hub::Gate>(4)](const hub::TestRequest& request,
+                                                       hub::TestResponse& answer) {
     if (answer.status != 200 || request.path.starts_with("/api/")) return;
     answer.says_length = false;  // the answers end only when four were asked for
     answer.when_sent = [gate] { EXPECT_TRUE(gate->Pass()); };
@@ -164,7 +165,7 @@ TEST_F(HubCli, ServersThatRefuse) {
 }
 
 TEST_F(HubCli, WrongBytes) {
-  hub_.fault = [](const TestRequest& request, TestResponse& answer) {
+  hub_.fault = [](const hub::TestRequest& request, hub::TestResponse& answer) {
     if (request.path.starts_with("/blobs/")) answer.body.back() ^= 1;
   };
   ExpectRefused({"pull", kRepo}, kBadInput, "does not have the announced checksum");
@@ -180,7 +181,7 @@ TEST_F(HubCli, AFullDisk) {
 }
 
 TEST_F(HubCli, InterruptedAndResumed) {
-  hub_.fault = [&](const TestRequest& request, TestResponse& answer) {
+  hub_.fault = [&](const hub::TestRequest& request, hub::TestResponse& answer) {
     if (request.path != "/blobs/" + hub_.HashOf(kTransformer)) return;
     answer.cut_after = 200'000;
     answer.hold = true;

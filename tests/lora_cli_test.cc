@@ -105,7 +105,7 @@ TEST_F(LoraCli, WhatTheUserSaysWinsOverLightning) {
   EXPECT_THAT(Draw("b.png", {"--lora", lora, "--steps", "3"}).out, HasSubstr("3 steps, cfg 1,"));
 }
 
-// The noise levels are Lightning's, whoever chose the number of steps.
+// The noise levels are Lightning's, also where the user chose the number of steps.
 TEST_F(LoraCli, LightningHasItsOwnNoiseLevels) {
   const std::string lora = Copied("lightning", "Qwen-Image-Lightning-8steps.safetensors");
   ASSERT_EQ(Draw("a.png", {"--lora", lora, "--steps", "3", "--cfg", "1"}).exit_code, 0);

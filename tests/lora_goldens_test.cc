@@ -112,7 +112,7 @@ TEST_F(LoraGoldens, AScaleOfZeroChangesNothing) {
 TEST_F(LoraGoldens, MergedWeightsAreDiffusers) {
   const WeightStore store(kSource / "models/tiny/transformer", Component::kTransformer);
   for (const Json& run : expected_.at("runs")) {
-    LoraSet loras(LorasOf(run));
+    lora::Set loras(LorasOf(run));
     loras.TakeAll(store);
     loras.Finish();
     for (const auto& [name, want] : expected_.at("weights").at(run.at("weights").get<size_t>()).items()) {
@@ -170,7 +170,7 @@ class LoraOnQuantized : public testing::TestWithParam<QuantizedCase> {
     return {folder_.Write("lora.safetensors", WeightsBytes(tensors)), 0.7};
   }
   // The same model in floats, with the LoRA in its weights.
-  fs::path WriteMerged(const WeightStore& bound, const LoraSet& loras) const {
+  fs::path WriteMerged(const WeightStore& bound, const lora::Set& loras) const {
     MadeTensors tensors;
     for (const auto& [name, weight] : bound.tensors()) {
       std::vector<float> values = weight.Values();
@@ -202,7 +202,7 @@ class LoraOnQuantized : public testing::TestWithParam<QuantizedCase> {
 TEST_P(LoraOnQuantized, IsTheMergedModel) {
   const Transformer plain(OpenQuantized());
   const LoraFile file = WriteLora(plain.store());
-  const Transformer quantized(OpenQuantized(), LoraSet({file}));
+  const Transformer quantized(OpenQuantized(), lora::Set({file}));
   const AppliedLora& applied = quantized.loras().applied()[0];
   EXPECT_EQ(applied.layers, applied.total);
   EXPECT_GT(applied.layers, 15);

@@ -140,8 +140,8 @@ TEST_F(MlxCli, SaysWhatBecomesOfOtherToolsWeights) {
   struct Case {
     const char *file, *kind, *format, *said;
   };
-  for (const Case& c : {Case{"transformer_q4_0.gguf", "regrouped", "Q4_0", "packed anew in MLX's groups"},
-                        Case{"transformer_q8_0.gguf", "regrouped", "Q8_0", "packed anew in MLX's groups"},
+  for (const Case& c : {Case{"transformer_q4_0.gguf", "regrouped", "Q4_0", "repacked in MLX's groups"},
+                        Case{"transformer_q8_0.gguf", "regrouped", "Q8_0", "repacked in MLX's groups"},
                         Case{"comfy_fp8_scaled.safetensors", "decoded", "F8_E4M3", "decoded"}}) {
     SCOPED_TRACE(c.file);
     ExpectSamePicture(arguments(c.file));

@@ -153,7 +153,7 @@ TEST_F(Cli, ClosedStreamsDoNotCostThePicture) {
       for (const Arguments& extra : {Arguments{}, Arguments{"--json"}}) {
         SCOPED_TRACE(static_cast<int>(stream));
         const RunResult result = Run(Arguments{"generate", "x", "-o", "out.png"} + kQuick + extra, options);
-        // Whoever asked for JSON is told that it was lost; the picture is there all the same.
+        // A user that asked for JSON hears that it was lost; the picture is there all the same.
         const bool lost = !extra.empty() && options.standard_output == Stream::kFull;
         EXPECT_EQ(result.exit_code, lost ? kCannotWrite : 0) << result.err;
         EXPECT_THAT(Files(), ElementsAre("out.png"));

@@ -139,7 +139,8 @@ TEST_F(Serve, TheKeyMayComeFromTheEnvironment) {
 TEST_F(Serve, RefusesWhatCannotBeServed) {
   ExpectRefused({"serve", "--host", "0.0.0.0", "--jobs-dir", "/dev/null/x"}, kCannotWrite, "/dev/null/x");
   for (const char* port : {"70000", "-1", "http"})
-    ExpectRefused({"serve", "--port", port}, kUsage, "they go from 1 to 65535, and 0 takes any that is free");
+    ExpectRefused({"serve", "--port", port}, kUsage,
+                  "ports go from 1 to 65535, and 0 takes any that is free");
   ExpectRefused({"serve", "--queue", "0"}, kUsage, "--queue");
   for (const char* host : {"a b", "*", "https://draw.example.com", "draw.example.com:80"})
     ExpectRefused({"serve", "--allow-host", host}, kUsage, "is not the name of a host");

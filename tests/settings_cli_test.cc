@@ -118,7 +118,8 @@ TEST_F(Cli, SigmasAreTheStepsAndAreRecorded) {
   ExpectRefused(Arguments{"generate"} + size + Arguments{"--sigmas", "1,0.5", "--steps", "3"}, kUsage,
                 "2 sigmas are 2 steps, not 3");
   for (const char* wrong : {"1,,0.5", "a", "1,0.5,", "1;0.5", ",", "1 0.5"})
-    ExpectRefused(Arguments{"generate"} + size + Arguments{"--sigmas", wrong}, kUsage, "are no noise levels");
+    ExpectRefused(Arguments{"generate"} + size + Arguments{"--sigmas", wrong}, kUsage,
+                  "are not noise levels");
   for (const char* wrong : {"0.5,1", "1,1", "2,1", "1,0", "1,-0.5"})
     ExpectRefused(Arguments{"generate"} + size + Arguments{"--sigmas", wrong}, kUsage,
                   "the sigmas cannot be drawn with");

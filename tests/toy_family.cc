@@ -65,24 +65,24 @@ struct ToyConditioner final : Conditioner {
   }
 
   int64_t width() const override { return kWidth; }
-  EncodedPrompt Tokenize(const std::string& text, const SeenPictures& pictures,
+  EncodedPrompt Tokenize(const std::string& text, const VisionImages& pictures,
                          const PromptOptions& options) const override {
     return TakeIds({text.begin(), text.end()}, pictures, options);
   }
-  EncodedPrompt TakeIds(std::vector<int64_t> ids, const SeenPictures&,
+  EncodedPrompt TakeIds(std::vector<int64_t> ids, const VisionImages&,
                         const PromptOptions& o) const override {
     if (ids.empty()) ids.push_back(' ');
     const auto count = static_cast<int64_t>(ids.size());
     return {.ids = std::move(ids), .prompt_tokens = count, .most_embeds = o.max_sequence_length};
   }
-  SeenPictures Look(std::span<const Image>, std::span<const EditInputSizes>, ThreadPool&) const override {
+  VisionImages Look(std::span<const Image>, std::span<const EditInputSizes>, ThreadPool&) const override {
     return {};
   }
   void NeedVision() const override {
     if (!edits) Fail(ErrorKind::kBadInput, "toys do not look at pictures");
   }
-  void Embed(SeenPictures&, const Compute&, const Tap&) const override { NeedVision(); }
-  Tensor Encode(const EncodedPrompt& prompt, const SeenPictures&, const Compute&, const Tap& tap,
+  void Embed(VisionImages&, const Compute&, const Tap&) const override { NeedVision(); }
+  Tensor Encode(const EncodedPrompt& prompt, const VisionImages&, const Compute&, const Tap& tap,
                 const OnPositions&) const override {
     Tensor embeds({1, static_cast<int64_t>(prompt.ids.size()), kWidth});
     for (size_t i = 0; i < prompt.ids.size(); ++i)
@@ -304,7 +304,7 @@ struct ToyModel final : Model {
     }
     return edits() ? &the_conditioner.store : nullptr;
   }
-  const LoraSet& loras() const override { return no_loras; }
+  const lora::Set& loras() const override { return no_loras; }
   MemoryNeed EstimateMemory(const Workload& work) const override {
     return {.denoise = the_traits.geometry.GridOf(work.picture).tokens() * kWidth * 4};
   }
@@ -316,7 +316,7 @@ struct ToyModel final : Model {
   ToyDenoiser the_denoiser;
   ToyAutoencoder the_autoencoder;
   std::string the_variant = "toy";
-  LoraSet no_loras;
+  lora::Set no_loras;
 };
 
 template <typename Of>
@@ -349,8 +349,8 @@ struct Toy final : Family {
   }
   std::string ExamineTokenizer(const ModelParts&) const override { return "bytes"; }
   void CheckFit(const OpenedParts&, const std::filesystem::path&) const override {}
-  VariantInfo TellVariant(const ModelParts&, const OpenedParts&, const std::string&,
-                          const std::vector<std::string>&, std::vector<HealthFinding>*) const override {
+  VariantInfo ExamineVariant(const ModelParts&, const OpenedParts&, const std::string&,
+                             const std::vector<std::string>&, std::vector<HealthFinding>*) const override {
     return {.name = "toy", .how = "its file", .pipeline_class = "ToyPipeline"};
   }
   void ExamineVision(const ModelParts&, const OpenedParts&, bool,

@@ -85,7 +85,7 @@ TEST_F(ToyFamilyTest, BeginsWithAPictureAndRepairsIt) {
   const Pipeline pipeline(model, {.threads = 1});
   GenerateRequest request = Request();
   request.init_image = Image{32, 16, std::vector<uint8_t>(3 * 32 * 16, 200)};
-  request.mask = GreyImage{2, 1, {0, 255}};  // the right half is drawn anew
+  request.mask = GreyImage{2, 1, {0, 255}};  // the right half is redrawn
   const Picture picture = pipeline.Generate(request);
   EXPECT_EQ(picture.pixels[0], 200);
   EXPECT_NE(std::count(picture.pixels.begin(), picture.pixels.end(), 200),

@@ -5,6 +5,7 @@
 
 #include "command.h"
 #include "core/fail.h"
+#include "core/memory.h"
 #include "device/devices.h"
 #include "device_report.h"
 #include "draw/opened_model.h"
@@ -15,7 +16,6 @@
 #include "print.h"
 #include "progress.h"
 #include "text_table.h"
-#include "weights/memory.h"
 #include "weights/model_name.h"
 
 namespace qwen_image {

@@ -31,8 +31,8 @@ std::filesystem::path FindReference(const std::string& given, const std::filesys
     if (std::filesystem::exists(folder / "manifest.json", error)) return folder;
   }
   Fail(ErrorKind::kBadInput,
-       "{} is no reference run: neither it, nor its folder ref, nor {} holds a manifest.json", Quoted(given),
-       (artifacts / given / "ref").string());
+       "{} is not a reference run: neither it, nor its folder ref, nor {} holds a manifest.json",
+       Quoted(given), (artifacts / given / "ref").string());
 }
 
 // The reference's tensors, of the transformer's steps only one.

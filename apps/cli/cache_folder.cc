@@ -6,7 +6,7 @@ namespace {
 namespace fs = std::filesystem;
 
 // The XDG specification wants relative paths to be ignored.
-std::optional<fs::path> UserFolder(const EnvironmentReader& environment, const char* variable,
+std::optional<fs::path> UserFolder(const hub::EnvironmentReader& environment, const char* variable,
                                    const char* in_home) {
   const auto folder = environment(variable);
   if (folder && fs::path(*folder).is_absolute()) return *folder;
@@ -16,12 +16,12 @@ std::optional<fs::path> UserFolder(const EnvironmentReader& environment, const c
 
 }  // namespace
 
-std::optional<fs::path> PromptCacheFolder(const EnvironmentReader& environment) {
+std::optional<fs::path> PromptCacheFolder(const hub::EnvironmentReader& environment) {
   const auto folder = UserFolder(environment, "XDG_CACHE_HOME", ".cache");
   return folder ? std::optional(*folder / "qwen-image/prompts") : std::nullopt;
 }
 
-std::optional<fs::path> DataFolder(const std::string& name, const EnvironmentReader& environment) {
+std::optional<fs::path> DataFolder(const std::string& name, const hub::EnvironmentReader& environment) {
   const auto folder = UserFolder(environment, "XDG_DATA_HOME", ".local/share");
   return folder ? std::optional(*folder / "qwen-image" / name) : std::nullopt;
 }

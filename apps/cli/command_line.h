@@ -16,7 +16,7 @@ struct Program {
 };
 
 // Fills the targets of all options that were typed. Returns the command, or null if none was typed; or the
-// exit code, when --help or --version was answered or the words make no sense, which is told on stderr.
+// exit code, when --help or --version was answered or the words make no sense; stderr says why.
 // Throws Error kUsage.
 std::variant<const Command*, int> ParseCommandLine(const Program& program,
                                                    const std::vector<std::string>& typed);

@@ -1,4 +1,4 @@
-// qwen-image convert: a model in any form that can be read, written anew as a diffusers folder.
+// qwen-image convert: reads a model in any form that is supported, and writes it as a diffusers folder.
 #include <chrono>
 #include <cmath>
 #include <memory>
@@ -235,7 +235,7 @@ Command ConvertCommand() {
   const auto o = std::make_shared<ConvertCommandOptions>();
   return {
       .name = "convert",
-      .summary = "Write a model anew: other number types, quantized, from any form to one folder",
+      .summary = "Convert a model: other number types, quantized, from any form to one folder",
       .options = OptionsOf(*o) + ModelOptionList(o->files),
       .footer =
           "Examples:\n"

@@ -60,7 +60,7 @@ record::KnownRanges RangesFor(const Pipeline& pipeline, const record::ReferenceR
                                 : record::KnownRanges();
 }
 
-// What fits nothing is a slip of the pen, better told before a long run than after it.
+// A name that fits nothing is a typing error. It is reported before a long run, not after it.
 void CheckNamesExist(const record::ReferenceRun& reference, const DebugOptions& options) {
   const std::vector<std::string>& names = reference.checkpoints();
   for (const std::string& glob : options.substitute) {

@@ -26,7 +26,7 @@ class DebugRun {
   const record::ReferenceRun* reference() const { return reference_ ? &*reference_ : nullptr; }
 
   void Watch(const Pipeline& pipeline);  // to be called when the model is loaded: --trace asks what it is
-  CheckpointSink* sink();                // null: nobody listens
+  CheckpointSink* sink();                // null: there is no listener
 
   // Writes and prints what was found. Returns false if a comparison or the run's health failed.
   bool Finish(const record::RunSettings& settings, const GenerateOptions& options, const Pipeline& pipeline);

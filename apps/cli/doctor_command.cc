@@ -84,7 +84,7 @@ std::string SecondsText(double seconds) {
 
 std::string DiagnosisText(const doctor::Diagnosis& found, const TextStyle& style) {
   std::string text = fmt::format("{}\n", style.Bold(found.what));
-  if (!found.variant.name.empty()) text += fmt::format("  told by {}\n", found.variant.how);
+  if (!found.variant.name.empty()) text += fmt::format("  recognized by {}\n", found.variant.how);
   TextTable parts(
       {{"part", false}, {"size"}, {"parameters"}, {"stored as", false}, {"", false}, {"where", false}});
   for (const doctor::Part& part : found.parts) {

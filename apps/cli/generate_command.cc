@@ -34,7 +34,7 @@ std::filesystem::path PromptCacheOf(const GenerateOptions& o) {
   return o.prompt_cache.empty() ? PromptCacheFolder().value_or("") : o.prompt_cache;
 }
 
-// A cache that cannot be used is no reason to stop, but who named a folder should hear of it.
+// A cache that cannot be used does not stop a run, but a user that named a folder should hear of it.
 void CheckNamedCache(const GenerateOptions& o) {
   if (o.prompt_cache.empty()) return;
   std::error_code error;

@@ -65,8 +65,8 @@ std::filesystem::path DefaultOutput() {
   return name;
 }
 
-// Checked before anything is computed: nobody wants to hear after an hour that a PNG cannot be called
-// out.jpg.
+// Checked before anything is computed, so that a user does not learn after an hour that a PNG cannot be
+// called out.jpg.
 std::filesystem::path CheckedOutput(const GenerateOptions& o) {
   if (o.output.empty()) return DefaultOutput();
   std::string extension = o.output.extension().string();

@@ -27,8 +27,8 @@ struct JobPlan {
 };
 
 // What the options say, with the prompt and without --count; reads the pictures that they name, as the files
-// have them. `note` is told what was done with these, `transparent` which are transparent in part: what
-// becomes of that depends on the model. Throws Error.
+// have them. `note` hears what was done with them. `transparent` gets those that are transparent in part:
+// the model decides what becomes of that. Throws Error.
 using Note = std::function<void(const std::string&)>;
 GenerateRequest MakeRequest(const GenerateOptions& options, const Note& note,
                             std::vector<std::string>* transparent = nullptr);

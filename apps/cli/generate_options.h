@@ -43,7 +43,7 @@ struct GenerateOptions {
   const std::vector<std::filesystem::path>& Files(std::string_view name) const;
 };
 
-// All that these commands can be told. `edit` decides which.
+// All options of generate and edit. `edit` says which of the two it is.
 OptionList GenerateOptionList(GenerateOptions& options);
 
 }  // namespace qwen_image

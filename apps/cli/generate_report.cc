@@ -3,12 +3,12 @@
 #include <cmath>
 #include <string>
 
+#include "core/memory.h"
 #include "device_report.h"
 #include "files/text.h"
 #include "picture_record.h"
 #include "print.h"
 #include "progress.h"
-#include "weights/memory.h"
 
 namespace qwen_image {
 namespace {

@@ -9,7 +9,7 @@
 #include "command_line.h"
 #include "core/fail.h"
 #include "debug_options.h"
-#include "kernels/kernels.h"
+#include "kernels/interface.h"
 #include "print.h"
 #include "qwen_image/cancel.h"
 #include "qwen_image/qwen_image.h"

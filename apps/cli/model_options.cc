@@ -10,8 +10,8 @@
 #include "families/vocabulary.h"
 #include "files/numbers.h"
 #include "files/text.h"
-#include "hub/hub_cache.h"
-#include "hub/hub_environment.h"
+#include "hub/cache.h"
+#include "hub/environment.h"
 
 namespace qwen_image {
 namespace {
@@ -35,8 +35,8 @@ LoraFile ParseLora(const std::string& text) {
 fs::path LocalOrDownloaded(const fs::path& asked) {
   std::error_code error;
   if (fs::exists(fs::symlink_status(asked, error))) return asked;
-  const auto repo = ParseRepoId(asked.string());
-  return repo ? FindSnapshot(HubCacheFolder(), *repo) : asked;
+  const auto repo = hub::ParseRepoId(asked.string());
+  return repo ? hub::FindSnapshot(hub::CacheFolder(), *repo) : asked;
 }
 
 // Of the program that is running; empty if the system does not tell.

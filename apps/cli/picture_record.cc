@@ -1,5 +1,7 @@
 #include "picture_record.h"
 
+#include <fmt/format.h>
+
 #include "core/fail.h"
 #include "files/png.h"
 #include "files/text.h"
@@ -30,7 +32,7 @@ std::string MissingFiles(const options::Field& field, const ConfigReader& reader
                          const GenerateOptions& o) {
   if (field.recorded != options::Recorded::kAsName || !o.Files(field.name).empty() || !reader.Has(field.name))
     return "";
-  const std::string flag = " " + options::FlagOf(field) + " ";
+  const std::string flag = fmt::format(" {} ", options::FlagOf(field));
   if (!IsList(field)) return flag + Printable(reader.String(field.name, ""));
   std::string text;
   for (const Json& name : record[field.name].is_array() ? record[field.name] : Json::array())

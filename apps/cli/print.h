@@ -1,4 +1,4 @@
-// Printing that carries on when nobody listens: a closed terminal or a full disk must not cost a picture.
+// Printing that ignores errors: a closed terminal or a full disk must not cost a picture.
 #pragma once
 
 #include <fmt/format.h>

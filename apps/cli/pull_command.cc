@@ -6,7 +6,7 @@
 #include "core/fail.h"
 #include "files/json.h"
 #include "files/text.h"
-#include "hub/hub_pull.h"
+#include "hub/pull.h"
 #include "hub/transfer_rate.h"
 #include "print.h"
 #include "progress.h"
@@ -34,7 +34,7 @@ class PullPrinter {
   explicit PullPrinter(bool quiet) : style_(ProgressPrinter::StyleFor(quiet)) {}
   ~PullPrinter() { Clear(); }
 
-  void Update(const PullProgress& progress) {
+  void Update(const hub::PullProgress& progress) {
     using std::chrono::milliseconds;
     const auto now = Clock::now();
     const double seconds = std::chrono::duration<double>(now - start_).count();
@@ -61,7 +61,7 @@ class PullPrinter {
  private:
   using Clock = std::chrono::steady_clock;
 
-  std::string Describe(const PullProgress& p) const {
+  std::string Describe(const hub::PullProgress& p) const {
     std::string text =
         fmt::format("{} of {} files, {} of {}", p.files, p.total_files, Bytes(p.bytes), Bytes(p.total_bytes));
     if (const double rate = rate_.BytesPerSecond(); rate > 0) {
@@ -73,12 +73,12 @@ class PullPrinter {
 
   ProgressPrinter::Style style_;
   Clock::time_point start_ = Clock::now(), last_;
-  TransferRate rate_;
+  hub::TransferRate rate_;
   bool shown_ = false;
 };
 
-RepoId ParseRepo(const PullCommandOptions& o) {
-  std::optional<RepoId> repo = ParseRepoId(o.repo);
+hub::RepoId ParseRepo(const PullCommandOptions& o) {
+  std::optional<hub::RepoId> repo = hub::ParseRepoId(o.repo);
   if (!repo) {
     Fail(ErrorKind::kUsage,
          "{} is not the name of a repository; write OWNER/NAME, for example Qwen/Qwen-Image", Quoted(o.repo));
@@ -87,21 +87,22 @@ RepoId ParseRepo(const PullCommandOptions& o) {
   if (!repo->revision.empty() && repo->revision != o.revision)
     Fail(ErrorKind::kUsage, "the revision is given twice: {} and {}", Quoted(repo->revision),
          Quoted(o.revision));
-  if (!IsPlainPath(o.revision))
+  if (!hub::IsPlainPath(o.revision))
     Fail(ErrorKind::kUsage, "{} is not a branch, tag or commit", Quoted(o.revision));
   repo->revision = o.revision;
   return *repo;
 }
 
 // What to type next. A part of a model, or another cache than the usual one, is used by its folder.
-std::string NextStep(const PullCommandOptions& o, const RepoId& repo, const PullResult& result) {
+std::string NextStep(const PullCommandOptions& o, const hub::RepoId& repo, const hub::PullResult& result) {
   const bool is_part = !o.only.empty() || !o.include.empty();
   if (is_part) return fmt::format("qwen-image inspect {}", result.folder.string());
   return fmt::format("qwen-image generate \"…\" --model {}",
                      o.cache_folder.empty() ? repo.ToString() : result.folder.string());
 }
 
-void PrintSummary(const PullCommandOptions& o, const RepoId& repo, const PullResult& result, double seconds) {
+void PrintSummary(const PullCommandOptions& o, const hub::RepoId& repo, const hub::PullResult& result,
+                  double seconds) {
   Print(stdout, "{} ({}, commit {}): {} file{}, {}; ", repo.FullName(), repo.Revision(),
         result.commit.substr(0, 10), result.files.size(), result.files.size() == 1 ? "" : "s",
         Bytes(result.total_bytes));
@@ -113,9 +114,9 @@ void PrintSummary(const PullCommandOptions& o, const RepoId& repo, const PullRes
   Print(stdout, "  in    {}\n  next  {}\n", result.folder.string(), NextStep(o, repo, result));
 }
 
-void PrintJson(const RepoId& repo, const PullResult& result, double seconds) {
+void PrintJson(const hub::RepoId& repo, const hub::PullResult& result, double seconds) {
   Json files = Json::array();
-  for (const PulledFile& file : result.files)
+  for (const hub::PulledFile& file : result.files)
     files.push_back({{"path", file.path}, {"bytes", file.size}, {"was_there", file.was_there}});
   const Json json = {{"repository", repo.FullName()},
                      {"revision", repo.Revision()},
@@ -129,19 +130,19 @@ void PrintJson(const RepoId& repo, const PullResult& result, double seconds) {
 }
 
 int Run(const PullCommandOptions& o, const CancelFlag& cancel) {
-  PullRequest request{.repo = ParseRepo(o), .filter = {o.only, o.include}, .parallel = o.parallel};
-  request.cache = o.cache_folder.empty() ? HubCacheFolder() : o.cache_folder;
-  request.server = HubServerFrom();
+  hub::PullRequest request{.repo = ParseRepo(o), .filter = {o.only, o.include}, .parallel = o.parallel};
+  request.cache = o.cache_folder.empty() ? hub::CacheFolder() : o.cache_folder;
+  request.server = hub::ServerFrom();
   PullPrinter printer(o.quiet);
   const auto start = std::chrono::steady_clock::now();
-  PullHooks hooks{.on_progress = [&](const PullProgress& progress) { printer.Update(progress); },
-                  .cancel = &cancel};
+  hub::PullHooks hooks{.on_progress = [&](const hub::PullProgress& progress) { printer.Update(progress); },
+                       .cancel = &cancel};
   hooks.on_retry = [&](const std::string& file, const std::string& problem, int next_try) {
     printer.Note(fmt::format("note: {}: {}; try {}", Printable(file), problem, next_try));
   };
-  PullResult result;
+  hub::PullResult result;
   try {
-    result = Pull(request, hooks);
+    result = hub::Pull(request, hooks);
   } catch (const Error& error) {
     printer.Clear();
     if (error.kind() != ErrorKind::kInterrupted) throw;

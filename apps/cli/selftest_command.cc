@@ -15,7 +15,7 @@
 #include "machine_options.h"
 #include "model_options.h"
 #include "parity/compare/checker.h"
-#include "parity/compare/picture.h"
+#include "parity/compare/image.h"
 #include "parity/record/run_writer.h"
 #include "print.h"
 #include "progress.h"
@@ -117,8 +117,8 @@ class Selftest {
     const auto [on_device, device_seconds] =
         Draw(device_, request, nullptr, fmt::format("{}, on {} alone", what, name));
     result_.Add({what,
-                 compare::ComparePictures(compare::ToFloatPicture(on_cpu.image()),
-                                          compare::ToFloatPicture(on_device.image()), 255),
+                 compare::CompareImages(compare::ToFloatImage(on_cpu.image()),
+                                        compare::ToFloatImage(on_device.image()), 255),
                  cpu_seconds, device_seconds});
     return on_cpu;
   }

@@ -9,7 +9,7 @@
 #include "families/checkpoint_names.h"
 #include "files/text.h"
 #include "parity/compare/criterion.h"
-#include "parity/compare/picture.h"
+#include "parity/compare/image.h"
 #include "parity/record/level.h"
 #include "parity/report/text.h"
 #include "progress.h"
@@ -40,7 +40,7 @@ const StageNames* StageOf(std::span<const StageNames> stages, const std::string&
   if (checkpoint == "image_latents") return nullptr;  // the pipeline draws and packs them
   std::string component = record::ComponentOf(checkpoint);
   std::string_view module = ModuleOf(checkpoint);
-  if (const std::string_view maker = record::MakerOf(checkpoint); !maker.empty()) {
+  if (const std::string_view maker = record::ComponentThatMakes(checkpoint); !maker.empty()) {
     component = maker;
     module = "";  // what a component returns is the work of its last stage
   }
@@ -58,7 +58,7 @@ void Loosen(compare::TensorComparison& tensor) {
 
 std::string PictureText(const SelftestPicture& picture, const SelftestResult& result,
                         const TextStyle& style) {
-  const compare::PictureComparison& d = picture.difference;
+  const compare::ImageComparison& d = picture.difference;
   const std::string verdict = d.passed.value_or(false) ? style.Green("ok") : style.Red("FAILED");
   if (!d.problem.empty()) return fmt::format("{}: {}: {}\n", picture.name, d.problem, verdict);
   const std::string limit = result.precision == Precision::kExact ? "at most 1 level and at least 60 dB"
@@ -76,7 +76,7 @@ std::string Advice(const SelftestResult& result) {
   if (bad == result.stages.end())
     return "Every stage computes the right values from the CPU's inputs, and the picture is off all the "
            "same: "
-           "the blocks are compiled only where nobody listens, so that is what to look at.\n";
+           "the blocks are compiled only where no tensors are recorded, so look at that.\n";
   return fmt::format(
       "The first stage that differs is the {}, at {}. To find the operation, record the run on "
       "the CPU and search from there: docs/mlx.md tells how.\n",
@@ -109,9 +109,9 @@ void SelftestResult::Add(const compare::Comparison& comparison) {
 }
 
 void SelftestResult::Add(SelftestPicture picture) {
-  compare::PictureComparison& d = picture.difference;
+  compare::ImageComparison& d = picture.difference;
   d.passed =
-      precision == Precision::kExact ? compare::IsSamePicture(d) : d.problem.empty() && d.psnr >= kFastPsnr;
+      precision == Precision::kExact ? compare::IsSameImage(d) : d.problem.empty() && d.psnr >= kFastPsnr;
   pictures.push_back(std::move(picture));
 }
 
@@ -174,7 +174,7 @@ Json SelftestJson(const SelftestResult& r) {
                               {"nearest_to_its_limit", stage.worst.name}});
   }
   for (const SelftestPicture& picture : r.pictures) {
-    const compare::PictureComparison& d = picture.difference;
+    const compare::ImageComparison& d = picture.difference;
     json["pictures"].push_back({{"picture", picture.name},
                                 {"passed", *d.passed},
                                 {"max_levels", Number(d.max_levels)},

@@ -21,7 +21,7 @@ struct SelftestStage {
 // A picture that the device drew by itself from beginning to end.
 struct SelftestPicture {
   std::string name;
-  compare::PictureComparison difference;  // from the CPU's
+  compare::ImageComparison difference;  // from the CPU's
   double cpu_seconds = 0, device_seconds = 0;
 };
 

@@ -16,7 +16,7 @@
 #include "print.h"
 #include "qwen_image/cancel.h"
 #include "server/http/access.h"
-#include "server/server.h"
+#include "server/service.h"
 #include "weights/model_name.h"
 
 namespace qwen_image {
@@ -41,7 +41,8 @@ constexpr const char* kKeyVariable = "QWEN_IMAGE_API_KEY";
 std::string CheckPort(const std::string& text) {
   const auto port = ParseWhole(text);
   if (port && *port <= 65535) return "";
-  return fmt::format("{} is no port; they go from 1 to 65535, and 0 takes any that is free", Quoted(text));
+  return fmt::format("{} is not a port; ports go from 1 to 65535, and 0 takes any that is free",
+                     Quoted(text));
 }
 
 std::string CheckHost(const std::string& text) {
@@ -66,7 +67,7 @@ void GiveBackLargeBuffers() {
 #endif
 }
 
-void Say(const server::Server& server, const ServeOptions& o, const std::string& model) {
+void PrintAddress(const server::Server& server, const ServeOptions& o, const std::string& model) {
   Print(stdout, "{} is ready: open {}/ in a browser (Ctrl-C stops it{})\n", model, server.url(),
         o.api_key.empty() ? "" : "; the page asks for the key");
 }
@@ -93,7 +94,7 @@ int Run(const ServeOptions& o, const CancelFlag& cancel) {
   server::Server server(pipeline, settings);
   cancel.ThrowIfCancelled();  // while the model was loaded
   server.DrainOnSignals();
-  Say(server, o, settings.model_name);
+  PrintAddress(server, o, settings.model_name);
   server.Run();
   stdout_was_lost = false;  // the reader of its first line may have gone away
   return 0;
@@ -134,7 +135,7 @@ OptionList OptionsOf(ServeOptions& o) {
        .group = work},
       {.names = "--queue",
        .target = &o.queue,
-       .help = "Jobs that may wait; more are told to come again (default: 16)",
+       .help = "Jobs that may wait; more are asked to come again later (default: 16)",
        .group = work,
        .range = {{1, 1000}}},
       {.names = "--keep",

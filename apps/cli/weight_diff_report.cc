@@ -97,7 +97,7 @@ std::string RolesText(const inspect::ComponentDiff& component, const InspectRepo
     table.AddRow({"  " + Printable(role.name), std::to_string(role.tensors), Percent(role.mean_relative),
                   Percent(role.max_relative), ShortNumber(role.max_abs)});
   }
-  std::string text = "\n" + TableText(table, options.style);
+  std::string text = fmt::format("\n{}", TableText(table, options.style));
   if (shown < roles.size())
     text += options.style.Dim(fmt::format("  … and {} more", roles.size() - shown)) + "\n";
   return text;

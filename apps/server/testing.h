@@ -13,7 +13,7 @@
 #include "files/json.h"
 #include "files/testing.h"
 #include "server/http/test_client.h"
-#include "server/server.h"
+#include "server/service.h"
 
 namespace qwen_image::server {
 

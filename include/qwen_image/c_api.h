@@ -12,7 +12,7 @@
  *   qwen_image_request_free(request);
  *   qwen_image_pipeline_free(pipeline);
  *
- * Everything is behind opaque handles that functions fill and ask: programs need not be compiled anew when a
+ * Everything is behind opaque handles that functions fill and ask: programs need not be compiled again when a
  * later version knows more settings. No exception leaves the library, nothing is printed. Strings are UTF-8;
  * what is given to a function is copied, and may be freed when it returns. A NULL where none is allowed is
  * QWEN_IMAGE_USAGE; *_free(NULL) does nothing.
@@ -149,7 +149,7 @@ QWEN_IMAGE_API qwen_image_status qwen_image_request_add_input_pixels(qwen_image_
 QWEN_IMAGE_API qwen_image_status qwen_image_request_set_init_pixels(qwen_image_request* request,
                                                                     int64_t width, int64_t height,
                                                                     int channels, const uint8_t* pixels);
-/* 128 and more is drawn anew, the rest stays. */
+/* 128 and more is redrawn, the rest stays. */
 QWEN_IMAGE_API qwen_image_status qwen_image_request_set_mask(qwen_image_request* request, int64_t width,
                                                              int64_t height, const uint8_t* grey);
 /* A mask from a PNG, JPEG or WebP file; what its transparent parts mean is told in image_file.h. */
@@ -164,7 +164,7 @@ QWEN_IMAGE_API qwen_image_status qwen_image_request_set_strength(qwen_image_requ
 /* The picture is enlarged by these margins, which are drawn. */
 QWEN_IMAGE_API qwen_image_status qwen_image_request_set_outpaint(qwen_image_request* request, int64_t left,
                                                                  int64_t top, int64_t right, int64_t bottom);
-/* 1, the default: with a mask, what is not drawn anew comes out bit by bit as it went in. */
+/* 1, the default: with a mask, what is not redrawn keeps the bits of the input. */
 QWEN_IMAGE_API qwen_image_status qwen_image_request_set_blend(qwen_image_request* request, int blend);
 /* 1: the result gets the size of the picture that it is made from. */
 QWEN_IMAGE_API qwen_image_status qwen_image_request_set_keep_size(qwen_image_request* request, int keep_size);

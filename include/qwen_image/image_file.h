@@ -32,7 +32,7 @@ struct ImageFile {
 // white (Pillow uncovers whatever colour they have) and that 16-bit greys keep their high bytes (Pillow's
 // turn white). With kKept, a file with an alpha channel or a transparent colour becomes RGBA, as by
 // convert("RGBA"); others are RGB. Requests take both: a model without alpha lays its pictures on white.
-// Throw Error kBadInput. A file's kind is told by its first bytes, never by its name.
+// Throw Error kBadInput. A file's kind is recognized by its first bytes, never by its name.
 QWEN_IMAGE_API ImageFile ReadImage(const std::filesystem::path& path, const ImageLimits& limits = {},
                                    Transparency transparency = Transparency::kOnWhite);
 // The same from memory; `where` names it in messages.

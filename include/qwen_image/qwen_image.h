@@ -72,7 +72,7 @@ struct GenerateRequest {
   std::vector<Image> input_images;
   // A picture to begin with instead of noise alone (image-to-image).
   std::optional<Image> init_image;
-  // White (128 and more) is drawn anew, the rest stays: of init_image, or of the one input image. Another
+  // White (128 and more) is redrawn, the rest stays: of init_image, or of the one input image. Another
   // size than the picture's is brought to it.
   std::optional<GreyImage> mask;
   // The picture is enlarged by these margins, which are drawn.
@@ -80,7 +80,7 @@ struct GenerateRequest {
   // With init_image, a mask or margins: how much of the way from noise is taken, 0 to 1. Small values keep
   // more of the picture. Default: 0.6, as in diffusers; with margins 1.
   std::optional<double> strength;
-  bool blend = true;       // with a mask: what is not drawn anew comes out bit by bit as it went in
+  bool blend = true;       // with a mask: what is not redrawn keeps the bits of the input
   bool keep_size = false;  // the result gets the size of the picture that it is made from
   // The colour that the result is laid on: "#rrggbb", or a name of CSS's basic colours ("white", "black", …).
   // Empty, or "transparent": transparent parts stay. Models without alpha draw none and refuse "transparent".
@@ -94,7 +94,7 @@ struct GenerateRequest {
   // estimated instead. Faster and less exact; 0.1 is a good value, 0 switches it off.
   double step_cache = 0;
   // A folder where the state after every step is kept, and looked for at the start, so that a run that was
-  // killed goes on; empty: none. States are told apart by everything that decides the picture, so any number
+  // killed goes on; empty: none. A state is named by everything that decides the picture, so any number
   // of runs can share a folder. See RemoveResumeState.
   std::filesystem::path resume_folder = {};
 };
@@ -129,7 +129,7 @@ struct SourceReport {
   int64_t enlarged_width = 0, enlarged_height = 0;  // with margins
   int64_t working_width = 0, working_height = 0;    // as the models saw it
   // How much wider (+) or narrower (-) things became because sides are rounded, in per cent. 0 for an edit
-  // whose size was asked for: the model fills that anew.
+  // whose size was asked for: the model redraws all of it then.
   double stretch_percent = 0;
   Alignment alignment;  // of what the model drew, before it is laid over the input
 };
@@ -193,7 +193,7 @@ struct PipelineOptions {
   Precision precision = Precision::kFast;
   Device device = Device::kAuto;
   // A folder where prompt embeddings are kept for later processes; empty: none. What cannot be read or
-  // written there is computed anew. Within a process each prompt is encoded once in any case.
+  // written there is computed again. Within a process each prompt is encoded once in any case.
   std::filesystem::path prompt_cache = {};
 };
 

@@ -220,7 +220,7 @@ class Pipeline:
         """Draws. What is None comes from the model's defaults.
 
         input_images: the pictures that the prompt speaks of, for models that can edit. init_image: a picture to begin
-        with. mask: white is drawn anew. outpaint: margins (left, top, right, bottom) to add. Pictures are Pillow
+        with. mask: white is redrawn. outpaint: margins (left, top, right, bottom) to add. Pictures are Pillow
         images, uint8 arrays, other Pictures or names of files, with alpha or without: models without it lay
         transparent parts on white.
 

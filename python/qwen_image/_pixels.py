@@ -77,7 +77,7 @@ def pixels(picture: Any, name: str) -> np.ndarray:
 
 
 def grey(mask: Any, name: str) -> np.ndarray:
-    """uint8 [height, width]; white is drawn anew."""
+    """uint8 [height, width]; white is redrawn."""
     if isinstance(mask, (str, os.PathLike)):
         return _core.read_mask(mask)
     if isinstance(mask, Image.Image):

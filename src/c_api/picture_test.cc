@@ -206,7 +206,7 @@ struct Waiting {
 
 int StopAtOnce(void*, const qwen_image_progress* progress) { return progress->steps == 2 ? 1 : 0; }
 
-// Inside the other's drawing: who did not look while waiting would wait for ever.
+// Inside another thread's drawing: a caller that did not look at its flag while waiting would wait for ever.
 int TryToDraw(void* user_data, const qwen_image_progress*) {
   auto& waiting = *static_cast<Waiting*>(user_data);
   if (waiting.tried) return 0;

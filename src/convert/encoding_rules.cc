@@ -73,7 +73,7 @@ EncodingChoice EncodingRules::Choose(Component component, const std::string& nam
 
   int group_size = group_size_;
   while (group_size >= kMlxGroupSizes.front() && tensor.row_size() % group_size != 0) group_size /= 2;
-  const std::string row = fmt::format("rows of {} values are no groups of", tensor.row_size());
+  const std::string row = fmt::format("rows of {} values are not whole groups of", tensor.row_size());
   if (group_size < kMlxGroupSizes.front()) {
     return {Kept(tensor), role.name,
             fmt::format("not quantized: {} {}", row, fmt::join(kMlxGroupSizes, ", "))};

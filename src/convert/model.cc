@@ -8,7 +8,7 @@
 #include "convert/working_folder.h"
 #include "core/fail.h"
 #include "core/threads.h"
-#include "weights/lora.h"
+#include "lora/set.h"
 
 namespace qwen_image::convert {
 namespace {
@@ -55,7 +55,7 @@ std::string ModuleOf(const std::string& tensor) {
 }
 
 // What is merged into a tensor cannot be copied from the source.
-void MergeLoras(LoraSet& loras, const WeightStore& transformer, ComponentPlan& plan) {
+void MergeLoras(lora::Set& loras, const WeightStore& transformer, ComponentPlan& plan) {
   loras.TakeAll(transformer);
   loras.Finish();
   for (ShardPlan& shard : plan.shards) {
@@ -64,7 +64,7 @@ void MergeLoras(LoraSet& loras, const WeightStore& transformer, ComponentPlan& p
 }
 
 Plan MakePlan(const Family& family, const ModelParts& parts, const Options& options, const ModelFiles& files,
-              LoraSet& loras) {
+              lora::Set& loras) {
   Plan plan;
   EncodingRules rules(options.to, options.group_size, options.rules);
   OpenedParts opened;
@@ -99,7 +99,7 @@ Plan MakePlan(const Family& family, const ModelParts& parts, const Options& opti
   }
   if (opened.transformer && opened.text_encoder && opened.vae) family.CheckFit(opened, parts.root);
   CollectNotes(plan);
-  plan.variant = family.TellVariant(parts, opened, files.variant, {}, nullptr);
+  plan.variant = family.ExamineVariant(parts, opened, files.variant, {}, nullptr);
   return plan;
 }
 
@@ -146,7 +146,7 @@ void CheckNotItself(const Plan& plan, const fs::path& root, const fs::path& targ
 
 class Conversion {
  public:
-  Conversion(const Family& family, const ModelParts& parts, const LoraSet& loras, const Plan& plan,
+  Conversion(const Family& family, const ModelParts& parts, const lora::Set& loras, const Plan& plan,
              WorkingFolder& folder, ThreadPool& pool, const CancelFlag& cancel,
              const std::function<void(const Progress&)>& on_progress)
       : family_(family),
@@ -228,7 +228,7 @@ class Conversion {
 
   const Family& family_;
   const ModelParts& parts_;
-  const LoraSet& loras_;
+  const lora::Set& loras_;
   const Plan& plan_;
   WorkingFolder& folder_;
   const CancelFlag& cancel_;
@@ -258,7 +258,7 @@ Result ConvertModel(const ModelFiles& source, const fs::path& target, const Opti
                     const CancelFlag& cancel, const std::function<void(const Progress&)>& on_progress) {
   const fs::path folder_path = target.has_filename() ? target : target.parent_path();
   const ModelParts parts = FindSourceParts(source, options.only);
-  LoraSet loras(source.loras);
+  lora::Set loras(source.loras);
   const Family& family = FamilyFor(parts);
   const Plan plan = MakePlan(family, parts, options, source, loras);
   CheckNotItself(plan, parts.root, folder_path);

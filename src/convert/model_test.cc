@@ -207,8 +207,8 @@ class ProcessorFamily final : public Family {
     return base_.ExamineTokenizer(parts);
   }
   void CheckFit(const OpenedParts&, const fs::path&) const override {}
-  VariantInfo TellVariant(const ModelParts&, const OpenedParts&, const std::string& asked,
-                          const std::vector<std::string>&, std::vector<HealthFinding>*) const override {
+  VariantInfo ExamineVariant(const ModelParts&, const OpenedParts&, const std::string& asked,
+                             const std::vector<std::string>&, std::vector<HealthFinding>*) const override {
     return {.name = asked, .given = !asked.empty()};
   }
   void ExamineVision(const ModelParts&, const OpenedParts&, bool,

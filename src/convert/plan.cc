@@ -113,7 +113,7 @@ WeightTensor ReadableTensor(const WeightStore& store, const std::string& name) {
   const WeightTensor* found = store.Find(name);
   if (!found) Fail(ErrorKind::kInternal, "{} has no tensor {}", store.path().string(), Quoted(name));
   WeightTensor tensor = *found;
-  tensor.Settle();
+  tensor.ChooseQuantization();
   FitUnbound(store, name, tensor);
   const std::string problem = !tensor.problem().empty() ? tensor.problem()
                               : tensor.Format() == "packed"

@@ -103,10 +103,11 @@ class OddModel : public testing::Test {
 TEST_F(OddModel, RowsThatTheGroupDoesNotDivide) {
   const ComponentPlan plan = Plan("q4", 128);
   EXPECT_EQ(To(plan, "a.weight"), "4-bit g32");
-  EXPECT_EQ(Find(plan, "a.weight").choice.note, "groups of 32: rows of 96 values are no groups of 128");
+  EXPECT_EQ(Find(plan, "a.weight").choice.note,
+            "groups of 32: rows of 96 values are not whole groups of 128");
   EXPECT_EQ(To(plan, "b.weight"), "F32");
   EXPECT_EQ(Find(plan, "b.weight").choice.note,
-            "not quantized: rows of 48 values are no groups of 32, 64, 128");
+            "not quantized: rows of 48 values are not whole groups of 32, 64, 128");
   EXPECT_EQ(To(plan, "c.weight"), "4-bit g128");
   EXPECT_EQ(To(plan, "c.bias"), "F16");  // kept as it is
   EXPECT_EQ(To(plan, "norm.weight"), "F32");

@@ -52,7 +52,7 @@ class Converting : public testing::Test {
     for (const auto& [name, tensor] : file.tensors()) stored[name] = {&tensor, &file};
     std::map<std::string, WeightTensor> joined = JoinParts(stored);
     WeightTensor& tensor = joined.begin()->second;
-    tensor.Settle();
+    tensor.ChooseQuantization();
     return tensor.Values();
   }
 
@@ -150,7 +150,7 @@ TEST_F(Converting, CopiesWhatIsPackedAlike) {
   for (const auto& [name, tensor] : file.tensors()) stored[name] = {&tensor, &file};
   const auto joined = JoinParts(stored);
   WeightTensor tensor = joined.at("layers.0.proj.weight");
-  tensor.Settle();
+  tensor.ChooseQuantization();
   const TensorError error = ConvertTensor(tensor, kQ4, 1, {}, "layers.0.proj.weight", /*copied=*/true);
   EXPECT_EQ(error.squared_error, 0);
   EXPECT_EQ(error.count, ElementCount(tensor.shape()));

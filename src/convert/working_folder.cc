@@ -90,7 +90,7 @@ void WorkingFolder::Adopt(const Json& plan, bool overwrite) const {
   if (!empty && !overwrite) {
     FailToWrite(target_,
                 fmt::format("{} holds an unfinished conversion of another source or with other options. Give "
-                            "those again to continue it, --overwrite to start anew, or remove it",
+                            "those again to continue it, --overwrite to start again, or remove it",
                             root_.string()));
   }
   fs::remove_all(model(), error);
@@ -157,7 +157,7 @@ void WorkingFolder::MoveIntoPlace() {
     if (replaces) fs::rename(replaced, target_, error);
     throw;
   }
-  fs::remove_all(root_, error);  // if it stays, it is in nobody's way
+  fs::remove_all(root_, error);  // it does no harm if it stays
 }
 
 void CheckDiskSpace(const fs::path& folder, int64_t bytes) {

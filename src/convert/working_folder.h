@@ -23,7 +23,7 @@ class FileLock {
   ~FileLock();
   FileLock(const FileLock&) = delete;
   FileLock& operator=(const FileLock&) = delete;
-  bool Take(const std::filesystem::path& path);  // false: somebody else has it. Throws Error kCannotWrite.
+  bool Take(const std::filesystem::path& path);  // false: another process has it. Throws Error kCannotWrite.
 
  private:
   int fd_ = -1;

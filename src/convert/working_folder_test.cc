@@ -71,7 +71,7 @@ TEST_F(Working, AnotherPlanIsNotMixedWithIt) {
     Finish(folder, "x", "12345");
   }
   EXPECT_THAT(Refused("other"), AllOf(HasSubstr("out.partial holds an unfinished conversion"),
-                                      HasSubstr("--overwrite to start anew")));
+                                      HasSubstr("--overwrite to start again")));
   EXPECT_TRUE(fs::exists(Partial() / "model/x"));
   const WorkingFolder folder(Target(), "other", true);
   EXPECT_EQ(folder.Finished("x", 5), std::nullopt);

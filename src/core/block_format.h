@@ -12,9 +12,9 @@
 
 namespace qwen_image {
 
-// Where a block keeps its q, for those who would rather read them there than have them unpacked: in bytes, or
-// in fours of bits, of which the lower ones of some bytes in a row are as many neighbouring q, and the upper
-// ones those that follow.
+// Where a block keeps its q, for kernels that read them in place. With 8 bits, q[i] is byte i. With 4 bits,
+// runs of `apart` bytes hold 2 · apart values: for i < apart, q[i] is the lower half of byte i of the run,
+// and q[apart + i] is its upper half.
 struct PackedIntegers {
   int bits = 0;    // 4 or 8; 0: in another way
   int offset = 0;  // in bytes
@@ -37,7 +37,7 @@ struct BlockFormat {
   DType dtype;
   std::string_view name;  // as safetensors and GGUF spell it: "F32", "F8_E4M3", "Q4_K", …
   int64_t values;         // of a block; a row is whole blocks
-  int64_t bytes;          // of a block; 0: ggml gave the type up, and files with it are to be made anew
+  int64_t bytes;          // of a block; 0: ggml gave the type up, and files with it must be converted again
   // Decodes `count` blocks, which may be unaligned, to count · values floats. Null: no weights of this type
   // are computed with.
   void (*decode)(const std::byte* blocks, int64_t count, float* to) = nullptr;

@@ -1,5 +1,5 @@
 // Checkpoints: the named tensors of a run. `tap("name", data, shape)` is always compiled in and costs one
-// null test when nobody listens. The view is mutable, so that saving, comparing and substituting are one
+// null test without a listener. The view is mutable, so that saving, comparing and substituting are one
 // hook.
 //
 // Names are `<component>/<diffusers module path>`; what no module returns has a suffix after ':'.

@@ -324,7 +324,7 @@ void UnpackBlocks(const std::byte* blocks, int64_t count, uint8_t* q, float* sca
 template <typename Block>
 void ReadScales(const std::byte* blocks, int64_t count, float* scales, float* biases) {
   for (int64_t i = 0; i < count; ++i) {
-    uint8_t q[Block::kValues];  // that nobody reads, so the compiler leaves it out
+    uint8_t q[Block::kValues];  // never read, so the compiler leaves it out
     UnpackBlock<Block>(blocks + i * static_cast<int64_t>(sizeof(Block)), q, scales + i * kGroups<Block>,
                        biases + i * kGroups<Block>);
   }

@@ -59,7 +59,7 @@ void TorchGenerator::Normal(float* values, int64_t count) {
   for (int64_t i = 0; i < count; ++i) values[i] = Uniform();
   int64_t i = 0;
   for (; i + kChunk <= count; i += kChunk) BoxMuller16(values + i);
-  if (i < count) {  // the last 16 numbers are drawn anew and overlap the chunk before
+  if (i < count) {  // the last 16 numbers are drawn again and overlap the chunk before
     float* tail = values + count - kChunk;
     for (int64_t j = 0; j < kChunk; ++j) tail[j] = Uniform();
     BoxMuller16(tail);

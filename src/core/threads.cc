@@ -37,15 +37,15 @@ struct ThreadPool::State {
   std::atomic<uint64_t> job{0};
   std::atomic<int> busy{0};
   std::atomic<bool> stop{false};
-  int looks = 0;  // LookOut tests its condition this many times
+  int spins = 0;  // SpinUntil tests its condition this many times
   std::exception_ptr error;
   std::vector<std::thread> workers;
 
   // Waits a little for a condition that is likely to come true at once: a kernel is mostly followed by the
   // next, and to sleep and be woken costs more than many of them take.
   template <class Condition>
-  void LookOut(const Condition& condition) const {
-    for (int i = 0; i < looks && !condition(); ++i) Pause();
+  void SpinUntil(const Condition& condition) const {
+    for (int i = 0; i < spins && !condition(); ++i) Pause();
   }
 
   // Takes tasks until none is left. After an exception the remaining tasks are skipped.
@@ -74,10 +74,10 @@ ThreadPool::ThreadPool(int threads) : threads_(std::max(1, threads)), state_(std
 ThreadPool::~ThreadPool() { StopWorkers(); }
 
 bool ThreadPool::StartWorkers() {
-  // Some 20 to 80 µs, depending on the processor. Not if threads must share processors: who waits would take
-  // them from those that work.
-  constexpr int kLooks = 2000;
-  state_->looks = threads_ <= DefaultThreadCount() ? kLooks : 0;
+  // Some 20 to 80 µs, depending on the processor. Threads that share processors do not spin: they would take
+  // time from those that work.
+  constexpr int kSpins = 2000;
+  state_->spins = threads_ <= DefaultThreadCount() ? kSpins : 0;
   state_->stop = false;
   try {
     for (int i = 1; i < threads_; ++i) state_->workers.emplace_back([this] { Work(); });
@@ -102,7 +102,7 @@ void ThreadPool::Work() {
   std::unique_lock lock(state_->mutex);
   while (true) {
     lock.unlock();
-    state_->LookOut([&] { return state_->stop || state_->job != seen; });
+    state_->SpinUntil([&] { return state_->stop || state_->job != seen; });
     lock.lock();
     state_->wake.wait(lock, [&] { return state_->stop || state_->job != seen; });
     if (state_->stop) return;
@@ -131,7 +131,7 @@ void ThreadPool::ParallelFor(int64_t count, const std::function<void(int64_t)>& 
   }
   state.wake.notify_all();
   state.RunTasks();
-  state.LookOut([&] { return state.busy == 0; });
+  state.SpinUntil([&] { return state.busy == 0; });
   std::unique_lock lock(state.mutex);
   state.finished.wait(lock, [&] { return state.busy == 0; });
   if (state.error) std::rethrow_exception(state.error);

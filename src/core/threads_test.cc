@@ -24,7 +24,7 @@ TEST(ThreadPool, RunsEveryTaskOnce) {
 
 // Jobs that follow at once meet threads that still look out for them, later ones find them asleep.
 TEST(ThreadPool, RunsManyShortJobsInARowAndAfterAPause) {
-  for (int threads : {2, 4, 64}) {  // 64: more than most machines have, so that no one looks out
+  for (int threads : {2, 4, 64}) {  // 64: more than most machines have, so that no one spins out
     ThreadPool pool(threads);
     for (int job = 0; job < 300; ++job) {
       std::atomic<int64_t> sum = 0;

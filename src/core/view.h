@@ -1,5 +1,5 @@
-// Rows of floats in memory that somebody else owns. From one row to the next it is `stride` floats, so that a
-// slice of tokens or of heads is a view like any other.
+// Rows of floats in memory that another object owns. From one row to the next it is `stride` floats, so that
+// a slice of tokens or of heads is a view like any other.
 #pragma once
 
 #include <cstdint>

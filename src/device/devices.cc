@@ -1,9 +1,9 @@
 #include "device/devices.h"
 
 #include "core/fail.h"
+#include "core/memory.h"
 #include "core/threads.h"
-#include "kernels/kernels.h"
-#include "weights/memory.h"
+#include "kernels/interface.h"
 
 namespace qwen_image {
 

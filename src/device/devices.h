@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-#include "ops/ops.h"
+#include "ops/interface.h"
 #include "options/names.h"
 #include "qwen_image/qwen_image.h"
 

@@ -5,9 +5,9 @@
 #include <memory>
 
 #include "core/fail.h"
+#include "core/memory.h"
 #include "doctor/step_estimate.h"
 #include "draw/memory_check.h"
-#include "weights/memory.h"
 #include "weights/model_defaults.h"
 
 namespace qwen_image::doctor {
@@ -121,7 +121,7 @@ class Doctor {
   static void Describe(const WeightStore& store, Part& part) {
     for (const auto& [name, stored] : store.tensors()) {
       WeightTensor tensor = stored;
-      tensor.Settle();  // what no model takes (a vision tower) was not settled by its shape
+      tensor.ChooseQuantization();  // what no model takes (a vision tower) was not settled by its shape
       part.formats[tensor.Format()] += tensor.bytes();
       part.parameters += ElementCount(tensor.shape());
       part.bytes += tensor.bytes();
@@ -130,15 +130,15 @@ class Doctor {
 
   void ExamineVariant() {
     Try("variant", [&] {
-      found_.variant = family_->TellVariant(parts_, opened_, files_.variant,
-                                            ReadModelDefaults(parts_.root).pipelines, &found_.findings);
+      found_.variant = family_->ExamineVariant(parts_, opened_, files_.variant,
+                                               ReadModelDefaults(parts_.root).pipelines, &found_.findings);
     });
   }
 
   void ExamineLoras() {
-    LoraSet loras;
+    lora::Set loras;
     const bool fit = Try("lora", [&] {
-      loras = LoraSet(files_.loras);
+      loras = lora::Set(files_.loras);
       loras.TakeAll(opened_.transformer->store());
       loras.Finish();
     });

@@ -40,7 +40,7 @@ struct Diagnosis {
   std::vector<HealthFinding> findings;
   std::vector<PictureCost> pictures;  // only if the model is whole
   std::optional<Defaults> defaults;
-  std::string timed_product;  // that the seconds were told by: "int8", "fp32"; empty if there are none
+  std::string timed_product;  // the kernel that the seconds are estimated from: "int8", "fp32"; may be empty
   int64_t available_memory = 0;
 
   bool usable() const;  // a picture can be drawn

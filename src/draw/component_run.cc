@@ -28,7 +28,7 @@ Tensor Need(const ComponentInputs& inputs, const std::string& name, const Shape&
 }
 
 // The pictures of an edit as the reference's vision encoder saw them; none if it was no edit.
-SeenPictures PicturesIn(const ComponentInputs& inputs) {
+VisionImages PicturesIn(const ComponentInputs& inputs) {
   std::optional<Tensor> pixel_values = inputs.Floats("pixel_values");
   const auto grid_values = inputs.Ids("image_grid_thw");
   if (!pixel_values && !grid_values) return {};
@@ -43,7 +43,7 @@ SeenPictures PicturesIn(const ComponentInputs& inputs) {
 }
 
 EncodedPrompt TakeIds(const Run& run, const std::string& name, std::vector<int64_t> ids,
-                      const SeenPictures& pictures) {
+                      const VisionImages& pictures) {
   try {
     return run.model.conditioner().TakeIds(std::move(ids), pictures, run.prompt_options());
   } catch (const Error& error) {
@@ -52,7 +52,7 @@ EncodedPrompt TakeIds(const Run& run, const std::string& name, std::vector<int64
 }
 
 void RunTextEncoder(const Run& run, const ComponentInputs& inputs) {
-  SeenPictures pictures = PicturesIn(inputs);
+  VisionImages pictures = PicturesIn(inputs);
   const auto encode = [&](const std::string& name, PromptRole role) {
     auto ids = inputs.Ids(name);
     if (ids) EncodeIds(run, TakeIds(run, name, *std::move(ids), pictures), role, pictures);
@@ -123,11 +123,11 @@ std::optional<Image> RunVae(const Run& run, const ComponentInputs& inputs) {
   const bool encoded = RunVaeEncoder(run, inputs);
   if (auto latents = inputs.Floats("vae/pre_decode_latents")) {
     CheckShape("vae/pre_decode_latents", latents->shape(), autoencoder.DecodedShape(s.grid));
-    return ToImage(run.model, DecodePicture(run, *std::move(latents)));
+    return ToImage(run.model, DecodeLatents(run, *std::move(latents)));
   }
   if (encoded && !inputs.Floats("final_latents_packed")) return std::nullopt;
   const Tensor packed = Need(inputs, "final_latents_packed", run.geometry().PackedShape(s.grid));
-  return ToImage(run.model, DecodePicture(run, autoencoder.Unpack(packed, s.grid)));
+  return ToImage(run.model, DecodeLatents(run, autoencoder.Unpack(packed, s.grid)));
 }
 
 }  // namespace

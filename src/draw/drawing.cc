@@ -13,7 +13,6 @@
 #include "image/blend.h"
 #include "kernels/resize.h"
 #include "model/token_latents.h"
-#include "qwen_image/cancel.h"
 
 namespace qwen_image::draw {
 namespace {
@@ -40,13 +39,6 @@ void CheckCanBeWatched(const GenerateRequest& request, const GenerateHooks& hook
     Fail(ErrorKind::kUsage, "a run that is resumed has no checkpoints of the steps before");
 }
 
-Settings CheckedSettings(const OpenedModel& opened, const GenerateRequest& asked,
-                         const GenerateHooks& hooks) {
-  Settings settings = opened.Resolve(asked);
-  CheckCanBeWatched(asked, hooks);
-  return settings;
-}
-
 double StretchPercent(const Image& from, const Image& to) {
   return 100 *
          (static_cast<double>(to.width * from.height) / static_cast<double>(to.height * from.width) - 1);
@@ -55,82 +47,68 @@ double StretchPercent(const Image& from, const Image& to) {
 }  // namespace
 
 // 1. Check the request and fill in the defaults.
+Drawing::Asked::Asked(const OpenedModel& opened, const GenerateRequest& asked, const GenerateHooks& hooks)
+    : settings(opened.Resolve(asked)),
+      suited(WithPicturesOf(opened.geometry().pixel_channels, asked)),
+      request(suited ? *suited : asked) {
+  CheckCanBeWatched(asked, hooks);
+}
+
 Drawing::Drawing(const OpenedModel& opened, Workbench& bench, const GenerateRequest& asked,
                  const GenerateHooks& hooks)
     : opened_(opened),
-      model_(*opened.model),
-      hooks_(hooks),
-      settings_(CheckedSettings(opened, asked, hooks)),
-      suited_(WithPicturesOf(opened.geometry().pixel_channels, asked)),
-      request_(suited_ ? *suited_ : asked),
       bench_(bench),
+      asked_(opened, asked, hooks),
+      report_(hooks, asked_.settings.steps_run()),
       turn_(bench.turns, hooks.cancel, hooks.on_wait),
-      compute_{bench.pool, hooks.cancel ? *hooks.cancel : never_,
-               [this](double fraction) { ReportFraction(fraction); }},
-      run_{model_, request_, settings_, compute_, hooks.checkpoints ? Tap(hooks.checkpoints) : Tap()},
-      note_([this](const std::string& text) { Note(text); }),
-      progress_{
-          .stage = Progress::Stage::kEncodePrompt, .step = 0, .steps = settings_.steps_run(), .fraction = 0},
+      compute_{bench.pool, report_.cancel(), [this](double fraction) { report_.Fraction(fraction); }},
+      run_{*opened.model, asked_.request, asked_.settings, compute_,
+           hooks.checkpoints ? Tap(hooks.checkpoints) : Tap()},
       picture_{.pixels = {},
-               .prompt = request_.prompt,
-               .negative_prompt = settings_.negative_prompt,
-               .steps = settings_.steps,
-               .cfg = settings_.cfg,
-               .seed = request_.seed,
-               .strength = settings_.strength},
-      generator_(request_.seed) {
-  if (opened.check_memory) CheckWorkspaceFits(model_, request_, settings_);
-  for (const std::string& text : SizeNotes(request_, settings_, model_.traits())) Note(text);
-  if (const std::string text = BackgroundNote(request_, model_.traits()); !text.empty()) Note(text);
+               .prompt = run_.request.prompt,
+               .negative_prompt = run_.settings.negative_prompt,
+               .steps = run_.settings.steps,
+               .cfg = run_.settings.cfg,
+               .seed = run_.request.seed,
+               .strength = run_.settings.strength},
+      generator_(run_.request.seed) {
+  const ModelTraits& traits = run_.model.traits();
+  if (opened.check_memory) CheckWorkspaceFits(run_.model, run_.request, run_.settings);
+  for (const std::string& text : SizeNotes(run_.request, run_.settings, traits)) report_.Note(text);
+  if (const std::string text = BackgroundNote(run_.request, traits); !text.empty()) report_.Note(text);
 }
 
-Drawing::~Drawing() { model_.ReleasePages(); }
-
-void Drawing::Note(const std::string& text) {
-  picture_.notes.push_back(text);
-  if (hooks_.on_note) hooks_.on_note(text);
-}
-
-void Drawing::ReportFraction(double fraction) {
-  progress_.fraction = fraction;
-  if (hooks_.on_progress) hooks_.on_progress(progress_);
-}
-
-void Drawing::Report(Progress::Stage stage, int64_t step) {
-  compute_.cancel.ThrowIfCancelled();
-  progress_.stage = stage;
-  progress_.step = step;
-  ReportFraction(0);
-}
+Drawing::~Drawing() { run_.model.ReleasePages(); }
 
 // The pictures that the models of an edit see. With margins that is the enlarged one.
 std::span<const Image> Drawing::InputImages() const {
-  if (source_ && !request_.input_images.empty()) return {&source_->image, 1};
-  return request_.input_images;
+  if (source_ && !run_.request.input_images.empty()) return {&source_->image, 1};
+  return run_.request.input_images;
 }
 
 void Drawing::EncodePrompts() {
   const Timed timed(picture_.seconds.encode_prompt);
-  Report(Progress::Stage::kEncodePrompt, 0);
-  source_ = SourceOf(request_, bench_.pool);
-  SeenPictures seen = LookAtPictures(run_, InputImages());
+  report_.Begin(Progress::Stage::kEncodePrompt, 0);
+  source_ = SourceOf(run_.request, bench_.pool);
+  VisionImages seen = LookAtImages(run_, InputImages());
   PromptMemory memory{bench_.prompts, bench_.identities};
-  text_ = EncodeText(run_, memory, request_.prompt, PromptRole::kPositive, seen);
-  if (settings_.guided())
-    negative_ = EncodeText(run_, memory, settings_.negative_prompt, PromptRole::kNegative, seen);
-  picture_.prompt_tokens = text_.prompt_tokens;
-  picture_.prompt_truncated = text_.truncated;
-  picture_.prompt_from_cache = text_.from_cache && (!negative_ || negative_->from_cache);
+  prompts_.positive = EncodeText(run_, memory, run_.request.prompt, PromptRole::kPositive, seen);
+  if (run_.settings.guided())
+    prompts_.negative = EncodeText(run_, memory, run_.settings.negative_prompt, PromptRole::kNegative, seen);
+  picture_.prompt_tokens = prompts_.positive.prompt_tokens;
+  picture_.prompt_truncated = prompts_.positive.truncated;
+  picture_.prompt_from_cache =
+      prompts_.positive.from_cache && (!prompts_.negative || prompts_.negative->from_cache);
   // This memory is the next stage's. A later run finds the weights in the page cache.
-  model_.ReleasePages(Component::kTextEncoder);
+  run_.model.ReleasePages(Component::kTextEncoder);
 }
 
 void Drawing::EncodePictures() {
   const Timed timed(picture_.seconds.encode_pictures);
   const std::span<const Image> images = InputImages();
-  if (source_ || !images.empty()) Report(Progress::Stage::kEncodePictures, 0);
+  if (source_ || !images.empty()) report_.Begin(Progress::Stage::kEncodePictures, 0);
   pictures_ = draw::EncodePictures(run_, images, source_, generator_);
-  model_.ReleasePages(Component::kVae);
+  run_.model.ReleasePages(Component::kVae);
 }
 
 void Drawing::Begin() {
@@ -139,25 +117,28 @@ void Drawing::Begin() {
   noise_ = DrawNoise(run_, generator_);
   latents_ = source_ ? MixWithNoise(pictures_.source, noise_, schedule_.sigmas.front()) : noise_.Clone();
   run_.tap("initial_latents_packed", latents_);
-  step_cache_.emplace(request_.step_cache, schedule_);
-  kept_.emplace(run_, bench_.identities, schedule_, note_);
-  picture_.resume_file = kept_->path();
-  picture_.steps_resumed = progress_.resumed = kept_->Load(latents_, *step_cache_);
-  picture_.steps_run = settings_.steps_run() - picture_.steps_resumed;
+  step_cache_.emplace(run_.request.step_cache, schedule_);
+  resumable_.emplace(run_, bench_.identities, schedule_, report_.note_function());
+  picture_.resume_file = resumable_->path();
+  picture_.steps_resumed = resumable_->Load(latents_, *step_cache_);
+  report_.set_resumed(picture_.steps_resumed);
+  picture_.steps_run = run_.settings.steps_run() - picture_.steps_resumed;
 }
 
 void Drawing::Denoise() {
   const Timed timed(picture_.seconds.denoise);
+  const EncodedText* negative = prompts_.negative ? &*prompts_.negative : nullptr;
+  const auto note = report_.note_function();
   {
-    Denoising denoising(run_, text_, negative_ ? &*negative_ : nullptr, pictures_.references, note_);
-    for (int64_t step = picture_.steps_resumed; step < settings_.steps_run(); ++step) {
-      Report(Progress::Stage::kDenoise, step);
+    Denoising denoising(run_, prompts_.positive, negative, pictures_.references, note);
+    for (int64_t step = picture_.steps_resumed; step < run_.settings.steps_run(); ++step) {
+      report_.Begin(Progress::Stage::kDenoise, step);
       DenoiseStep(denoising, step);
     }
-    Report(Progress::Stage::kDenoise, settings_.steps_run());
+    report_.Begin(Progress::Stage::kDenoise, run_.settings.steps_run());
     run_.tap("final_latents_packed", latents_);
   }  // the next stage uses the memory of `denoising`
-  model_.ReleasePages(Component::kTransformer);
+  run_.model.ReleasePages(Component::kTransformer);
   picture_.steps_estimated = step_cache_->reused();
 }
 
@@ -172,29 +153,30 @@ void Drawing::DenoiseStep(Denoising& denoising, int64_t step) {
   EulerStep(schedule_, step, velocity, latents_);
   if (pictures_.mask.size() > 0)
     RestoreUnmasked(pictures_.mask, MixWithNoise(pictures_.source, noise_, next_sigma), latents_);
-  kept_->Save(step + 1, latents_, *step_cache_);
-  if (hooks_.on_preview && step + 1 < settings_.steps_run())
-    hooks_.on_preview(Preview(run_, latents_, velocity, next_sigma));
+  resumable_->Save(step + 1, latents_, *step_cache_);
+  if (report_.wants_previews() && step + 1 < run_.settings.steps_run())
+    report_.Preview(Preview(run_, latents_, velocity, next_sigma));
 }
 
 void Drawing::Decode() {
   const Timed timed(picture_.seconds.decode);
-  Report(Progress::Stage::kDecode, settings_.steps_run());
-  Tensor unpacked = model_.autoencoder().Unpack(latents_, settings_.grid);
-  drawn_ = ToImage(model_, DecodePicture(run_, std::move(unpacked)));
-  model_.ReleasePages(Component::kVae);
+  report_.Begin(Progress::Stage::kDecode, run_.settings.steps_run());
+  Tensor unpacked = run_.model.autoencoder().Unpack(latents_, run_.settings.grid);
+  drawn_ = ToImage(run_.model, DecodeLatents(run_, std::move(unpacked)));
+  run_.model.ReleasePages(Component::kVae);
 }
 
 SourceReport Drawing::ReportSource(const Image& original, const Image& sized_original,
                                    const Image& result) const {
-  const Margins& margins = request_.outpaint;
-  const bool own_size = !source_ && (request_.width || request_.height);  // an edit at a size of its own
+  const Margins& margins = run_.request.outpaint;
+  const bool own_size =
+      !source_ && (run_.request.width || run_.request.height);  // an edit at a size of its own
   return {.input_width = original.width - margins.left - margins.right,
           .input_height = original.height - margins.top - margins.bottom,
           .enlarged_width = original.width,
           .enlarged_height = original.height,
-          .working_width = settings_.width,
-          .working_height = settings_.height,
+          .working_width = run_.settings.width,
+          .working_height = run_.settings.height,
           .stretch_percent = own_size ? 0 : StretchPercent(original, result),
           .alignment = image::MeasureAlignment(sized_original, result, bench_.pool)};
 }
@@ -202,8 +184,8 @@ SourceReport Drawing::ReportSource(const Image& original, const Image& sized_ori
 Picture Drawing::Finish() {
   {
     const Timed timed(picture_.seconds.decode);
-    picture_.width = settings_.output_width;
-    picture_.height = settings_.output_height;
+    picture_.width = run_.settings.output_width;
+    picture_.height = run_.settings.output_height;
     const auto sized = [&](const auto& image) {
       if (image.width == picture_.width && image.height == picture_.height) return image;
       return Resize(image, picture_.width, picture_.height, ResizeFilter::kLanczos, bench_.pool);
@@ -214,15 +196,16 @@ Picture Drawing::Finish() {
     if (original) {
       const Image sized_original = sized(*original);
       picture_.source = ReportSource(*original, sized_original, result);
-      if (source_ && source_->mask && request_.blend)
+      if (source_ && source_->mask && run_.request.blend)
         result = image::Blend(sized_original, result, sized(*source_->mask));
     }
-    if (settings_.background) result = Flatten(std::move(result), *settings_.background);
+    if (run_.settings.background) result = Flatten(std::move(result), *run_.settings.background);
+    picture_.notes = report_.notes();
     picture_.channels = result.channels;
     picture_.pixels = std::move(result.pixels);
-    picture_.png_text = PngText(LibraryRecord(picture_, request_, opened_));
+    picture_.png_text = PngText(LibraryRecord(picture_, run_.request, opened_));
   }
-  ReportFraction(1);
+  report_.Fraction(1);
   return std::move(picture_);
 }
 

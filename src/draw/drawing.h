@@ -4,12 +4,12 @@
 
 #include <optional>
 #include <span>
-#include <string>
 
 #include "core/rng.h"
 #include "draw/input_pictures.h"
 #include "draw/resume.h"
 #include "draw/run.h"
+#include "draw/run_report.h"
 #include "draw/source.h"
 #include "draw/stages.h"
 #include "draw/step_cache.h"
@@ -36,38 +36,40 @@ class Drawing {
   Picture Finish();
 
  private:
-  void Note(const std::string& text);
-  void ReportFraction(double fraction);
-  void Report(Progress::Stage stage, int64_t step);  // throws if the run is cancelled
+  // The request as it is drawn: its settings are filled in, and its pictures have the model's channels.
+  struct Asked {
+    Asked(const OpenedModel& opened, const GenerateRequest& asked, const GenerateHooks& hooks);
+    const Settings settings;
+    const std::optional<GenerateRequest> suited;  // only if a picture had other channels
+    const GenerateRequest& request;
+  };
+  struct Prompts {
+    EncodedText positive;
+    std::optional<EncodedText> negative;  // with guidance
+  };
+
   void DenoiseStep(Denoising& denoising, int64_t step);
   std::span<const Image> InputImages() const;
   SourceReport ReportSource(const Image& original, const Image& sized_original, const Image& result) const;
 
   const OpenedModel& opened_;
-  const Model& model_;
-  const GenerateHooks& hooks_;
-  const Settings settings_;
-  const std::optional<GenerateRequest> suited_;  // the request with pictures of the model's channels
-  const GenerateRequest& request_;
   Workbench& bench_;
+  const Asked asked_;
+  RunReport report_;
   const Turns::Turn turn_;
-  const CancelFlag never_;
   const Compute compute_;
   const Run run_;
-  const std::function<void(const std::string&)> note_;
-  Progress progress_;
   Picture picture_;
 
   // What a step leaves to the next ones.
   std::optional<Source> source_;
-  EncodedText text_;
-  std::optional<EncodedText> negative_;
+  Prompts prompts_;
   TorchGenerator generator_;
   PictureLatents pictures_;
   Schedule schedule_;
   Tensor noise_, latents_;
   std::optional<StepCache> step_cache_;
-  std::optional<KeptRun> kept_;
+  std::optional<ResumableRun> resumable_;
   Image drawn_;
 };
 

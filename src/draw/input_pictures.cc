@@ -10,9 +10,9 @@
 
 namespace qwen_image::draw {
 
-SeenPictures LookAtPictures(const Run& run, std::span<const Image> images) {
+VisionImages LookAtImages(const Run& run, std::span<const Image> images) {
   if (images.empty()) return {};
-  SeenPictures seen = run.model.conditioner().Look(images, run.settings.references, run.compute.pool);
+  VisionImages seen = run.model.conditioner().Look(images, run.settings.references, run.compute.pool);
   std::vector<int64_t> grid_values;
   for (const ImageGrid& grid : seen.grids) grid_values.insert(grid_values.end(), {grid.t, grid.h, grid.w});
   run.tap("pixel_values", seen.pixel_values);
@@ -20,7 +20,7 @@ SeenPictures LookAtPictures(const Run& run, std::span<const Image> images) {
   return seen;
 }
 
-std::string DigestOf(const SeenPictures& pictures) {
+std::string DigestOf(const VisionImages& pictures) {
   if (!pictures.any()) return "";
   Digest digest(Digest::Kind::kSha256, 0);
   for (const ImageGrid& grid : pictures.grids) digest.Add(fmt::format("{} {} {} ", grid.t, grid.h, grid.w));

@@ -13,15 +13,15 @@
 
 namespace qwen_image::draw {
 
-SeenPictures LookAtPictures(const Run& run, std::span<const Image> images);
+VisionImages LookAtImages(const Run& run, std::span<const Image> images);
 // Of all that the embeddings of pictures depend on, beside the weights; empty for none.
-std::string DigestOf(const SeenPictures& pictures);
+std::string DigestOf(const VisionImages& pictures);
 
 // Packed latents of pictures, normalised: [1, tokens, token channels].
 struct PictureLatents {
   Tensor references;  // of an edit, one picture after the other; empty: none
   Tensor source;      // of the picture to begin with; empty: none
-  Tensor mask;        // 1: drawn anew; empty: everything is
+  Tensor mask;        // 1: redrawn; empty: everything is
 };
 
 // `generator` is asked only if there is a source, whose latents are drawn from their distribution; those

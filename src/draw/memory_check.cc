@@ -4,8 +4,8 @@
 #include <filesystem>
 
 #include "core/fail.h"
+#include "core/memory.h"
 #include "weights/files.h"
-#include "weights/memory.h"
 
 namespace qwen_image::draw {
 namespace {

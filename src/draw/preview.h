@@ -1,4 +1,4 @@
-// A small picture of what a run is about to draw, for those who watch it.
+// A small picture of what a run is about to draw, to be shown while it runs.
 #pragma once
 
 #include "core/tensor.h"

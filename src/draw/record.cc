@@ -37,7 +37,7 @@ Json DrawnRecord(const Picture& picture, const GenerateRequest& request, const s
   Json record = {{"version", Version()},
                  {"model", model_name},
                  {"precision", NameOf(model.precision)},
-                 {"device", NameOf(model.device)}};  // for those who read it: another draws the same
+                 {"device", NameOf(model.device)}};  // information only: other devices draw the same
   options::WriteRecord(Drawn(picture, request), record);
   AddSource(picture, request, record);
   for (const AppliedLora& lora : model.model->loras().applied()) {

@@ -22,11 +22,11 @@ Json DrawnRecord(const Picture& picture, const GenerateRequest& request, const s
 // The record for callers who hold pictures and not files.
 Json LibraryRecord(const Picture& picture, const GenerateRequest& request, const OpenedModel& model);
 
-// Calls the pictures and the noise that it was made from `names`, `names`-1, `names`-mask …, where nobody
-// knows better.
+// Gives the pictures and the noise of `request` names in the record: `names`, `names`-1, `names`-mask ….
+// For sources that have no file names.
 void NameSources(const GenerateRequest& request, const std::string& names, Json& record);
 
-// One line. Bytes that are no UTF-8, as names of files may have, become U+FFFD.
+// One line. Bytes that are not UTF-8 become U+FFFD: names of files may have them.
 std::string RecordText(const Json& record);
 
 std::map<std::string, std::string> PngText(const Json& record);

@@ -2,19 +2,21 @@
 
 #include <fmt/format.h>
 
+#include <utility>
+
 #include "core/fail.h"
 #include "draw/run_identity.h"
 
 namespace qwen_image::draw {
 
-KeptRun::KeptRun(const Run& run, keep::Identities& identities, const Schedule& schedule, const Note& note)
-    : steps_(run.settings.steps_run()), note_(note) {
+ResumableRun::ResumableRun(const Run& run, keep::Identities& identities, const Schedule& schedule, Note note)
+    : steps_(run.settings.steps_run()), note_(std::move(note)) {
   if (!run.request.resume_folder.empty())
     file_.emplace(run.request.resume_folder, RunIdentity(identities, run.request, run.settings, schedule),
                   run.request.prompt);
 }
 
-int64_t KeptRun::Load(Tensor& latents, StepCache& step_cache) const {
+int64_t ResumableRun::Load(Tensor& latents, StepCache& step_cache) const {
   if (!file_) return 0;
   try {
     const Shape shape = latents.shape();
@@ -30,7 +32,7 @@ int64_t KeptRun::Load(Tensor& latents, StepCache& step_cache) const {
   }
 }
 
-void KeptRun::Save(int64_t steps_done, const Tensor& latents, const StepCache& step_cache) {
+void ResumableRun::Save(int64_t steps_done, const Tensor& latents, const StepCache& step_cache) {
   if (!file_) return;
   try {
     StepCache::State cache = step_cache.Save();

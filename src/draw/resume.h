@@ -14,11 +14,10 @@
 
 namespace qwen_image::draw {
 
-class KeptRun {
+class ResumableRun {
  public:
   using Note = std::function<void(const std::string&)>;
-  // `note` must outlive this object.
-  KeptRun(const Run& run, keep::Identities& identities, const Schedule& schedule, const Note& note);
+  ResumableRun(const Run& run, keep::Identities& identities, const Schedule& schedule, Note note);
 
   std::filesystem::path path() const { return file_ ? file_->path() : std::filesystem::path(); }
 
@@ -30,7 +29,7 @@ class KeptRun {
 
  private:
   int64_t steps_;
-  const Note& note_;
+  Note note_;
   std::optional<keep::RunStateFile> file_;
 };
 

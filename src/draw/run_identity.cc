@@ -16,7 +16,7 @@ std::string HashOf(const std::vector<T>& values) {
   return Sha256({reinterpret_cast<const char*>(values.data()), values.size() * sizeof(T)});
 }
 
-Json LoraIdentity(const LoraSet& loras) {
+Json LoraIdentity(const lora::Set& loras) {
   Json list = Json::array();
   for (size_t i = 0; i < loras.applied().size(); ++i)
     list.push_back({{"file", keep::IdentityOf(*loras.files()[i])}, {"scale", loras.applied()[i].scale}});

@@ -50,7 +50,7 @@ void CheckAllPixels(const GenerateRequest& request) {
   const bool white =
       std::any_of(mask.begin(), mask.end(), [](uint8_t v) { return v >= image::kRedrawnFrom; });
   if (!white && !request.outpaint.any())
-    Fail(ErrorKind::kUsage, "the mask has no white part: nothing would be drawn anew");
+    Fail(ErrorKind::kUsage, "the mask has no white part: nothing would be redrawn");
 }
 
 // The image of a source; null if the request begins with noise alone.

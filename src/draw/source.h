@@ -15,7 +15,7 @@ std::optional<GenerateRequest> WithPicturesOf(int64_t channels, const GenerateRe
 
 struct Source {
   Image image;                    // with its margins
-  std::optional<GreyImage> mask;  // white is drawn anew; of any size, it covers the whole image
+  std::optional<GreyImage> mask;  // white is redrawn; it may have any size and covers the whole image
 };
 
 // From init_image or, for an edit with a mask or margins, its one input image. Nothing for a request that

@@ -19,7 +19,7 @@ Tensor CutPromptEmbeds(const Tensor& hidden_states, const EncodedPrompt& prompt)
   return embeds;
 }
 
-std::string EncodersIdentity(keep::Identities& identities, const SeenPictures& pictures) {
+std::string EncodersIdentity(keep::Identities& identities, const VisionImages& pictures) {
   const std::string text_encoder = identities.Of(Component::kTextEncoder);
   return pictures.any() ? text_encoder + " " + identities.Of(Component::kVisionEncoder) : text_encoder;
 }
@@ -36,7 +36,7 @@ std::string CauseOfNan(const Model& model) {
 }  // namespace
 
 EncodedText EncodeText(const Run& run, PromptMemory memory, const std::string& prompt, PromptRole role,
-                       SeenPictures& pictures) {
+                       VisionImages& pictures) {
   const bool negative = role == PromptRole::kNegative;
   const EncodedPrompt encoded = run.model.conditioner().Tokenize(prompt, pictures, run.prompt_options());
   run.tap(negative ? "negative_input_ids" : "input_ids", encoded.ids.data(),
@@ -65,7 +65,7 @@ EncodedText EncodeText(const Run& run, PromptMemory memory, const std::string& p
   return text;
 }
 
-Tensor EncodeIds(const Run& run, const EncodedPrompt& prompt, PromptRole role, SeenPictures& pictures) {
+Tensor EncodeIds(const Run& run, const EncodedPrompt& prompt, PromptRole role, VisionImages& pictures) {
   const bool negative = role == PromptRole::kNegative;
   const Conditioner& conditioner = run.model.conditioner();
   if (pictures.any() && pictures.features.empty())
@@ -135,7 +135,7 @@ Tensor Denoising::Velocity(const Tensor& latents, float timestep, int64_t step) 
   return velocity;
 }
 
-Tensor DecodePicture(const Run& run, Tensor latents) {
+Tensor DecodeLatents(const Run& run, Tensor latents) {
   run.tap("vae/pre_decode_latents", latents);
   const bool tiled = run.geometry().Tiles(run.request.vae_tiling, {run.settings.width, run.settings.height});
   Tensor image = run.model.autoencoder().Decode(latents, tiled, run.compute, run.tap.Under("vae/"));

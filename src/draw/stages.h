@@ -26,10 +26,10 @@ struct PromptMemory {
 };
 
 EncodedText EncodeText(const Run& run, PromptMemory memory, const std::string& prompt, PromptRole role,
-                       SeenPictures& pictures);
+                       VisionImages& pictures);
 
 // The second half of EncodeText: embeddings of the ids without the template's first ones.
-Tensor EncodeIds(const Run& run, const EncodedPrompt& prompt, PromptRole role, SeenPictures& pictures);
+Tensor EncodeIds(const Run& run, const EncodedPrompt& prompt, PromptRole role, VisionImages& pictures);
 
 // The noise of the seed, or the one that was given.
 Tensor DrawNoise(const Run& run, TorchGenerator& generator);
@@ -51,7 +51,7 @@ class Denoising {
 };
 
 // What the autoencoder unpacked → picture [1, channels, h, w] in [−1, 1].
-Tensor DecodePicture(const Run& run, Tensor latents);
+Tensor DecodeLatents(const Run& run, Tensor latents);
 
 // [1, 3 or 4, h, w] in [−1, 1] → 0…255, rounding halves to even as NumPy does. Throws Error kBadInput for NaN
 // and infinity, with the tensor of the model that they come from if it can be found.

@@ -53,7 +53,7 @@ double ToNumber(const StepCache::State& state, const char* key, double limit) {
 
 }  // namespace
 
-double StepCache::Way(int64_t from, int64_t to) const {
+double StepCache::Distance(int64_t from, int64_t to) const {
   return std::abs(static_cast<double>(schedule_.sigmas[static_cast<size_t>(to)]) -
                   static_cast<double>(schedule_.sigmas[static_cast<size_t>(from)]));
 }
@@ -61,15 +61,15 @@ double StepCache::Way(int64_t from, int64_t to) const {
 bool StepCache::MayEstimate(int64_t step) {
   const bool last = step + 2 == static_cast<int64_t>(schedule_.sigmas.size());
   if (!on() || !rate_ || last || step - computed_step_ > kMaxInARow) return false;
-  expected_ += *rate_ * Way(step - 1, step);
+  expected_ += *rate_ * Distance(step - 1, step);
   return expected_ < threshold_;
 }
 
 Tensor StepCache::Estimate(int64_t step) {
   const auto sigma = [&](int64_t i) { return schedule_.sigmas[static_cast<size_t>(i)]; };
-  const float way = sigma(step) - sigma(computed_step_);
+  const float distance = sigma(step) - sigma(computed_step_);
   Tensor velocity(computed_.shape());
-  for (int64_t i = 0; i < velocity.size(); ++i) velocity[i] = computed_[i] + way * slope_[i];
+  for (int64_t i = 0; i < velocity.size(); ++i) velocity[i] = computed_[i] + distance * slope_[i];
   previous_ = velocity.Clone();
   ++reused_;
   return velocity;
@@ -80,12 +80,12 @@ void StepCache::Computed(int64_t step, const Tensor& velocity) {
   if (step > 0) {
     const double size = MeanSize(previous_);
     // A velocity of zero, or two equal noise levels: nothing can be foretold.
-    rate_ = MeanDistance(velocity, previous_) / (size * Way(step - 1, step));
+    rate_ = MeanDistance(velocity, previous_) / (size * Distance(step - 1, step));
     if (!std::isfinite(*rate_)) rate_.reset();
-    const double way = Way(computed_step_, step);
+    const double distance = Distance(computed_step_, step);
     slope_ = Tensor(velocity.shape());
     for (int64_t i = 0; i < velocity.size(); ++i)
-      slope_[i] = way > 0 ? (computed_[i] - velocity[i]) / static_cast<float>(way) : 0;
+      slope_[i] = distance > 0 ? (computed_[i] - velocity[i]) / static_cast<float>(distance) : 0;
   }
   computed_ = velocity.Clone();
   computed_step_ = step;

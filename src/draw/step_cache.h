@@ -2,12 +2,12 @@
 // expected stays small, the transformer is not asked; its last two answers are continued in a straight line.
 //
 // What is expected: the relative change of the velocity per unit of sigma, as it was between the last two
-// steps, times the way to the next noise level, summed up since the transformer was asked last. (EasyCache
-// estimates the same from the change of the latents, which an Euler step makes the way in sigma times the
-// velocity, and reuses velocity − latents. On the embedded model the line errs 8 dB less than that, and than
-// the last velocity alone, as long as the threshold is 0.2 or less.) The first two steps and the last one are
-// always computed, and at least one in four. With guidance it is the guided velocity that is continued, so
-// that a step saves both passes.
+// steps, times the distance to the next noise level, summed up since the transformer was asked last.
+// (EasyCache estimates the same from the change of the latents, which an Euler step makes the distance in
+// sigma times the velocity, and reuses velocity − latents. On the embedded model the line errs 8 dB less than
+// that, and than the last velocity alone, as long as the threshold is 0.2 or less.) The first two steps and
+// the last one are always computed, and at least one in four. With guidance it is the guided velocity that is
+// continued, so that a step saves both passes.
 #pragma once
 
 #include <cstdint>
@@ -51,7 +51,7 @@ class StepCache {
   bool MayEstimate(int64_t step);
   Tensor Estimate(int64_t step);
   void Computed(int64_t step, const Tensor& velocity);
-  double Way(int64_t from, int64_t to) const;  // between the noise levels of two steps
+  double Distance(int64_t from, int64_t to) const;  // between the noise levels of two steps
 
   double threshold_;
   const Schedule& schedule_;

@@ -17,10 +17,10 @@ namespace qwen_image::draw {
 
 class Turns {
  public:
-  // Waits until nobody else draws, or throws because of `cancel`, which may be null, or what `on_wait`
-  // throws, which is called meanwhile and may be empty. Throws Error kUsage where it would wait forever:
-  // inside a callback of the same thread's own picture, and in the child of a fork, where the pipeline's
-  // threads are not.
+  // The constructor waits until no other run draws. It throws if `cancel`, which may be null, is set, and
+  // passes on what `on_wait` throws; `on_wait` may be empty and is called again and again while it waits.
+  // It throws Error kUsage where it would wait forever: inside a callback of the same thread's own picture,
+  // and in the child of a fork, which does not have the pipeline's threads.
   class Turn {
    public:
     explicit Turn(Turns& turns, const CancelFlag* cancel = nullptr, const std::function<void()>& on_wait = {})

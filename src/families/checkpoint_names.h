@@ -94,7 +94,7 @@ struct CheckpointNames {
 
   ConditionerNames conditioner;
 
-  // Which values are normal in the model of the published size; nothing where nobody knows.
+  // Which values are normal in the model of the published size; empty where that is not known.
   std::optional<ValueRange> (*known_range)(std::string_view checkpoint) = nullptr;
   std::string_view example;  // a pattern to show to users
 };

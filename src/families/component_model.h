@@ -21,7 +21,7 @@ class ComponentModel : public Model {
   const Conditioner& conditioner() const final { return conditioner_; }
   const Denoiser& denoiser() const final { return denoiser_; }
   const Autoencoder& autoencoder() const final { return autoencoder_; }
-  const LoraSet& loras() const final { return denoiser_.transformer().loras(); }
+  const lora::Set& loras() const final { return denoiser_.transformer().loras(); }
 
   const WeightStore* StoreOf(Component component) const final {
     switch (component) {
@@ -64,7 +64,7 @@ class ComponentModel : public Model {
                  const Own&... own)
       : own_defaults_(ReadModelDefaults(parts.root)),
         conditioner_(parts, own..., options.precision),
-        denoiser_(WeightStore(parts.transformer, Component::kTransformer), LoraSet(files.loras),
+        denoiser_(WeightStore(parts.transformer, Component::kTransformer), lora::Set(files.loras),
                   options.precision),
         autoencoder_(WeightStore(parts.vae, Component::kVae)) {}
 

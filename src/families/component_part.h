@@ -1,4 +1,4 @@
-// One component of a model for those who examine files: what the families' parts have in common.
+// One component of a model, as commands that examine files see it: what the families' parts share.
 #pragma once
 
 #include <fmt/format.h>

@@ -44,7 +44,7 @@ class Encoders {
     }
     return *vision_;
   }
-  // Calls `use` with the vision encoder, or with null if nobody opened it.
+  // Calls `use` with the vision encoder, or with null if it was not opened yet.
   template <typename Use>
   auto WithOpenedVision(const Use& use) const {
     const std::lock_guard lock(vision_mutex_);

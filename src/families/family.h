@@ -1,4 +1,4 @@
-// A family of models: how its files are opened, and what can be told of them. The table of all families is
+// A family of models: how its files are opened and examined. The table of all families is
 // table.def.
 #pragma once
 
@@ -49,8 +49,8 @@ struct OpenedParts {
 };
 
 struct VariantInfo {
-  std::string name;  // empty: cannot tell
-  std::string how;   // what told
+  std::string name;  // empty: unknown
+  std::string how;   // what it was recognized by
   bool edits = false;
   std::string pipeline_class;  // for a model_index.json
   bool given = false;          // by the user; what lies in the model's folder may speak for another
@@ -73,11 +73,11 @@ class Family {
   virtual void CheckFit(const OpenedParts& opened, const std::filesystem::path& root) const = 0;  // all three
 
   // Which variant of the family it is. `asked`: what the user says; empty: nothing. `pipelines`: what the
-  // model says that it can do (ModelDefaults). `findings` is told what is worth knowing; it may be null.
-  // Throws Error kUsage if `asked` contradicts the files.
-  virtual VariantInfo TellVariant(const ModelParts& parts, const OpenedParts& opened,
-                                  const std::string& asked, const std::vector<std::string>& pipelines,
-                                  std::vector<HealthFinding>* findings) const = 0;
+  // model says that it can do (ModelDefaults). What a user should know is added to `findings`, which may be
+  // null. Throws Error kUsage if `asked` contradicts the files.
+  virtual VariantInfo ExamineVariant(const ModelParts& parts, const OpenedParts& opened,
+                                     const std::string& asked, const std::vector<std::string>& pipelines,
+                                     std::vector<HealthFinding>* findings) const = 0;
   // What is to be said of the encoder that looks at pictures, which text to picture does not need.
   virtual void ExamineVision(const ModelParts& parts, const OpenedParts& opened, bool edits,
                              std::vector<HealthFinding>& findings) const = 0;

@@ -18,14 +18,14 @@
 #include "families/component.h"
 #include "families/vocabulary.h"
 #include "files/json.h"
+#include "lora/set.h"
 #include "model/encoded_prompt.h"
 #include "model/image_grid.h"
 #include "model/image_processor.h"
 #include "model/scheduler.h"
 #include "model/token_grid.h"
-#include "ops/ops.h"
+#include "ops/interface.h"
 #include "qwen_image/qwen_image.h"
-#include "weights/lora.h"
 #include "weights/store.h"
 
 namespace qwen_image {
@@ -84,7 +84,7 @@ struct ModelTraits {
   Geometry geometry;
   int64_t max_prompt_tokens = 0;  // the most that max_sequence_length may be
   bool cuts_prompts = true;       // at max_sequence_length; else all of a prompt is used
-  // The sizes of an edit's pictures. `repairs`: a part of the only one is drawn anew, or it gets margins.
+  // The sizes of an edit's pictures. `repairs`: a part of the only one is redrawn, or it gets margins.
   // Throws Error kUsage if this model does not edit, or not so many pictures.
   std::function<std::vector<EditInputSizes>(std::span<const ImageSize> inputs, bool repairs)> plan_edit;
   std::string note;  // what users should know about every picture; empty: nothing
@@ -92,8 +92,8 @@ struct ModelTraits {
   std::function<std::string(ImageSize drawn, bool edits)> note_on_size;
 };
 
-// The pictures of an edit as the conditioner sees them.
-struct SeenPictures {
+// The pictures of an edit as the vision encoder reads them.
+struct VisionImages {
   Tensor pixel_values;           // [patches, values of a patch]
   std::vector<ImageGrid> grids;  // in patches
   std::vector<Tensor>
@@ -115,27 +115,27 @@ class Conditioner {
   virtual int64_t width() const = 0;  // of an embedding
 
   // Throws Error kUsage if the text is not valid UTF-8, or does not suit the pictures.
-  virtual EncodedPrompt Tokenize(const std::string& text, const SeenPictures& pictures,
+  virtual EncodedPrompt Tokenize(const std::string& text, const VisionImages& pictures,
                                  const PromptOptions& options) const = 0;
   // The same for ids that another run had. Throws Error kBadInput if there are too few.
-  virtual EncodedPrompt TakeIds(std::vector<int64_t> ids, const SeenPictures& pictures,
+  virtual EncodedPrompt TakeIds(std::vector<int64_t> ids, const VisionImages& pictures,
                                 const PromptOptions& options) const = 0;
 
   // Resizes the pictures and cuts them into patches.
-  virtual SeenPictures Look(std::span<const Image> images, std::span<const EditInputSizes> sizes,
+  virtual VisionImages Look(std::span<const Image> images, std::span<const EditInputSizes> sizes,
                             ThreadPool& pool) const = 0;
   // Throws Error kBadInput if the model cannot look at pictures.
   virtual void NeedVision() const = 0;
-  virtual void Embed(SeenPictures& pictures, const Compute& compute, const Tap& tap) const = 0;
+  virtual void Embed(VisionImages& pictures, const Compute& compute, const Tap& tap) const = 0;
 
   // Hidden states of all ids, [1, ids, width]; the pictures are embedded already. `on_positions` may be
-  // empty; it is told the tokens' positions [axes, ids] where they are not simply 0, 1, 2, ….
+  // empty; it gets the tokens' positions [axes, ids] where they are not simply 0, 1, 2, ….
   using OnPositions = std::function<void(const std::vector<int64_t>&)>;
-  virtual Tensor Encode(const EncodedPrompt& prompt, const SeenPictures& pictures, const Compute& compute,
+  virtual Tensor Encode(const EncodedPrompt& prompt, const VisionImages& pictures, const Compute& compute,
                         const Tap& tap, const OnPositions& on_positions) const = 0;
 };
 
-// What the denoiser is told beside the latents; the same for all steps.
+// What the denoiser gets beside the latents; the same for all steps.
 struct Conditions {
   struct Prompt {
     const Tensor* embeds = nullptr;  // [1, tokens, width of the conditioner]
@@ -228,9 +228,9 @@ class Model {
   // Whether it has the size of the published model: for that there are known ranges and figures.
   virtual bool published_size() const = 0;
 
-  // Null for a vision encoder that nobody needed yet.
+  // Null for a vision encoder that was not needed yet.
   virtual const WeightStore* StoreOf(Component component) const = 0;
-  virtual const LoraSet& loras() const = 0;
+  virtual const lora::Set& loras() const = 0;
   virtual MemoryNeed EstimateMemory(const Workload& workload) const = 0;
   virtual MlxWeightUse WeightsOnDevice() const = 0;
   // Gives back the memory of weights until they are used again: of all components, or of one. The vision

@@ -9,7 +9,7 @@
 
 #include "core/checkpoint.h"
 #include "core/tensor.h"
-#include "ops/ops.h"
+#include "ops/interface.h"
 #include "weights/binder.h"
 
 namespace qwen_image {

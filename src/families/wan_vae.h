@@ -8,7 +8,7 @@
 #include "core/checkpoint.h"
 #include "core/tensor.h"
 #include "model/tiles.h"
-#include "ops/ops.h"
+#include "ops/interface.h"
 #include "weights/store.h"
 
 namespace qwen_image {

@@ -8,7 +8,7 @@
 
 #include "core/checkpoint.h"
 #include "ops/bind_conv.h"
-#include "ops/ops.h"
+#include "ops/interface.h"
 #include "weights/binder.h"
 #include "weights/store.h"
 

@@ -25,7 +25,7 @@ struct DecodedImage {
 void CheckImageSize(const std::string& where, std::string_view format, int64_t width, int64_t height,
                     const ImageLimits& limits);
 
-// What readers say who lay transparent parts on white.
+// The note of readers that lay transparent parts on white.
 inline constexpr const char* kOnWhiteNote = "transparent parts are laid on white";
 
 // The pixels alone.

@@ -40,10 +40,10 @@ struct TensorInfo {
 void CheckVersion(uint32_t version, const GgufCursor& cursor) {
   if (version == 2 || version == 3) return;
   if (version != 0 && (version & 0xffff) == 0) {
-    cursor.Refuse("a big-endian GGUF file; only little-endian ones are read, so it must be converted anew");
+    cursor.Refuse("a big-endian GGUF file; only little-endian ones are read, so it must be converted again");
   }
   cursor.Refuse("GGUF version {}, and 2 and 3 are read; {}", version,
-                version < 2 ? "the file is of the format's first days and must be converted anew"
+                version < 2 ? "the file has the first version of the format and must be converted again"
                             : "the file may be damaged or newer than this program");
 }
 
@@ -79,7 +79,8 @@ uint64_t ReadAlignment(GgufType type, GgufCursor& cursor) {
   if (type != GgufType::kU32) cursor.RefuseHere("type {}, uint32 is expected", NameOf(type));
   const auto alignment = cursor.Read<uint32_t>();
   if (!std::has_single_bit(alignment)) {
-    cursor.RefuseHere("{} is no alignment, a power of two is expected; the file may be damaged", alignment);
+    cursor.RefuseHere("{} is not an alignment; a power of two is expected; the file may be damaged",
+                      alignment);
   }
   return alignment;
 }
@@ -92,7 +93,7 @@ const BlockFormat* ReadTensorType(const std::string& name, GgufCursor& cursor) {
                   Quoted(name), number);
   }
   if (type->bytes == 0) {
-    cursor.Refuse("tensor {}: type {}, which ggml has given up; the model must be quantized anew",
+    cursor.Refuse("tensor {}: type {}, which ggml has given up; the model must be quantized again",
                   Quoted(name), type->name);
   }
   return type;

@@ -107,7 +107,7 @@ TEST(GgufHeader, Versions) {
   bytes.version = 0;
   EXPECT_THAT(MessageFor(bytes), HasSubstr("version 0, and 2 and 3 are read"));
   bytes.version = 1;
-  EXPECT_THAT(MessageFor(bytes), AllOf(HasSubstr("version 1"), HasSubstr("converted anew")));
+  EXPECT_THAT(MessageFor(bytes), AllOf(HasSubstr("version 1"), HasSubstr("converted again")));
   bytes.version = 4;
   EXPECT_THAT(MessageFor(bytes), AllOf(HasSubstr("version 4"), HasSubstr("newer than this program")));
   bytes.version = 0x03000000;
@@ -206,7 +206,7 @@ TEST(GgufAlignment, MustBeAPowerOfTwo) {
   for (const uint64_t alignment : {0, 13, 48}) {
     EXPECT_THAT(
         MessageFor(GgufBytes().Value("general.alignment", GgufType::kU32, LittleEndian(alignment, 4))),
-        HasSubstr(fmt::format("\"general.alignment\": {} is no alignment, a power of two", alignment)));
+        HasSubstr(fmt::format("\"general.alignment\": {} is not an alignment; a power of two", alignment)));
   }
   EXPECT_THAT(MessageFor(GgufBytes().Value("general.alignment", GgufType::kU64, LittleEndian(64, 8))),
               HasSubstr("type uint64, uint32 is expected"));

@@ -106,7 +106,7 @@ int64_t ReadInteger(GgufType type, GgufCursor& cursor) {
       return static_cast<int64_t>(value);
     }
     default:
-      Fail(ErrorKind::kInternal, "{} is no integer type", NameOf(type));
+      Fail(ErrorKind::kInternal, "{} is not an integer type", NameOf(type));
   }
 }
 

@@ -9,7 +9,7 @@
 #include <cstring>
 
 #include "core/fail.h"
-#include "files/jump.h"
+#include "files/longjmp.h"
 #include "files/text.h"
 
 namespace qwen_image {
@@ -65,7 +65,7 @@ void OnProgress(j_common_ptr info) {
 void OnStart(j_decompress_ptr) {}
 void OnEnd(j_decompress_ptr) {}
 
-// All bytes are there from the start: who asks for more has passed the end.
+// All bytes are there from the start. A request for more means that the file ends too early.
 boolean OnFill(j_decompress_ptr info) {
   Stop(reinterpret_cast<j_common_ptr>(info), "the file ends too early; it may be incomplete");
 }

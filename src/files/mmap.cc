@@ -18,8 +18,8 @@
 namespace qwen_image {
 namespace {
 
-// The last page of a mapping has zeros behind the file's end, which nobody may read. Only the address
-// sanitizer can tell, and only if it is told (without it the macros do nothing).
+// The last page of a mapping has zeros behind the file's end, which must not be read. The macros make the
+// address sanitizer notice such a read; without it they do nothing.
 size_t TailBytes(size_t size) {
   static const auto page = static_cast<size_t>(sysconf(_SC_PAGESIZE));
   return (page - size % page) % page;

@@ -36,7 +36,7 @@ class MappedFile {
   // Tells the system that the pages are not needed for now; they are read again on the next access.
   void ReleasePages() const;
 
-  // Whether somebody truncated or overwrote the file since it was mapped: what was read from it may be
+  // Whether the file was truncated or overwritten since it was mapped: what was read from it may be
   // neither the old nor the new content. (One that was replaced under its name stays as it was here.) Without
   // InstallTruncationGuard, reading a page that is gone ends the process before this can be asked.
   bool damaged() const;

@@ -56,8 +56,9 @@ std::atomic<GuardedMapping*> mappings = nullptr;
 struct sigaction previous_action;
 uintptr_t page_bytes = 4096;
 
-// Zeros from the page of `address` to the end of its mapping, if there is one. If this page is gone, all
-// behind it are: one signal is enough for a whole model. They take no memory, as nobody writes to them.
+// Maps zeros from the page of `address` to the end of its mapping, if it has one. If this page is gone, all
+// pages behind it are, so one signal is enough for a whole model. The zeros take no memory: they are only
+// read.
 bool ReplaceLostPages(uintptr_t address) {
   for (GuardedMapping* mapping = mappings.load(); mapping; mapping = mapping->next) {
     const uintptr_t end = mapping->EndAround(address);

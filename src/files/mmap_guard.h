@@ -1,6 +1,6 @@
 // What happens when a mapped file becomes shorter: reading a page that is gone raises SIGBUS, which ends the
-// process. With the guard such pages read as zeros, and the mapping is marked, so that whoever computed with
-// them learns that the result is worth nothing (MappedFile::ThrowIfDamaged).
+// process. With the guard such pages read as zeros, and the mapping is marked, so that code that computed
+// with them learns that the result is worth nothing (MappedFile::ThrowIfDamaged).
 #pragma once
 
 #include <cstddef>

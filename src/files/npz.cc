@@ -87,7 +87,7 @@ void NpzFile::Impl::AddMember(zip_uint64_t index) {
     Fail(ErrorKind::kBadInput, "{}: member {} {}", path, Quoted(name), why);
   };
   if (!StaysInside(name) || name.find('\\') != name.npos) refuse("has a name that leads out of the archive");
-  if (!name.ends_with(".npy")) refuse("is no .npy file; an .npz archive holds nothing else");
+  if (!name.ends_with(".npy")) refuse("is not a .npy file; an .npz archive holds nothing else");
   if (status.encryption_method != ZIP_EM_NONE) refuse("is encrypted");
   if (status.comp_method != ZIP_CM_STORE && status.comp_method != ZIP_CM_DEFLATE)
     refuse("is compressed in another way than numpy.savez_compressed does");

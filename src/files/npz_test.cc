@@ -100,7 +100,7 @@ TEST_F(Npz, RefusesNamesThatLeadOut) {
 
 TEST_F(Npz, RefusesOtherMembers) {
   Pack({{"a.npy", NpyOf(1)}, {"readme.txt", "hello"}});
-  EXPECT_THAT(Message(), AllOf(HasSubstr("readme.txt"), HasSubstr("no .npy file")));
+  EXPECT_THAT(Message(), AllOf(HasSubstr("readme.txt"), HasSubstr("not a .npy file")));
   Pack({{"a.npy", "no array at all"}});
   EXPECT_THAT(Message(), AllOf(HasSubstr("\"a.npy\""), HasSubstr("not a .npy file")));
 }

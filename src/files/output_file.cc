@@ -24,7 +24,7 @@ namespace fs = std::filesystem;
   Fail(ErrorKind::kCannotWrite, "cannot write {}: {}", target.string(), reason);
 }
 
-// Pipes and character devices must not be replaced by a file; whoever names one wants the bytes to go there.
+// Pipes and character devices must not be replaced by a file: the bytes are to go there.
 bool IsWrittenDirectly(const fs::path& target) {
   struct stat status;
   return stat(target.c_str(), &status) == 0 && (S_ISCHR(status.st_mode) || S_ISFIFO(status.st_mode));
@@ -68,7 +68,7 @@ pid_t WriterIn(std::string_view name, std::string_view prefix) {
 }
 
 // Whoever writes a temporary file holds a lock on it. The process id alone would not do: in a container every
-// run may have the same one, and one from another container's view is somebody else's.
+// run may have the same one, and in another container it may be that of another process.
 bool IsLeftBehind(const fs::path& temporary, pid_t writer) {
   const bool runs = kill(writer, 0) == 0 || errno != ESRCH;
   if (runs && writer != getpid()) return false;

@@ -29,8 +29,8 @@ class OutputFile {
   std::FILE* file_ = nullptr;
 };
 
-// Throws Error kCannotWrite if OutputFile could not be used for `target`. For the start of a long run: nobody
-// wants to hear after an hour that the folder does not exist.
+// Throws Error kCannotWrite if OutputFile could not be used for `target`. Called at the start of a long run,
+// so that a missing folder is not noticed after an hour.
 void CheckWritable(const std::filesystem::path& target);
 
 // Removes what killed processes left of their OutputFiles for `target`. OutputFile does so itself, before it

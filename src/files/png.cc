@@ -8,7 +8,7 @@
 #include <string_view>
 
 #include "core/fail.h"
-#include "files/jump.h"
+#include "files/longjmp.h"
 #include "files/mmap.h"
 #include "files/png_calls.h"
 #include "files/text.h"

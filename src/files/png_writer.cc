@@ -8,7 +8,7 @@
 
 #include "core/fail.h"
 #include "files/decoded_image.h"
-#include "files/jump.h"
+#include "files/longjmp.h"
 #include "files/output_file.h"
 #include "files/png.h"
 #include "files/png_calls.h"

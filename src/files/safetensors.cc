@@ -39,7 +39,7 @@ std::string_view LikelyCause(std::span<const std::byte> bytes) {
   if (text.starts_with("<")) return "it looks like a web page saved under this name";
   if (text.starts_with("PK\x03\x04")) return "it is a zip archive, perhaps a PyTorch .bin or .pt file";
   if (text.starts_with("GGUF")) return "it is a GGUF file";
-  return "the download may be incomplete, or it is no safetensors file";
+  return "the download may be incomplete, or it is not a safetensors file";
 }
 
 // Where a tensor's bytes are said to be, counted from the end of the header.

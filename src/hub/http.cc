@@ -8,7 +8,7 @@
 #include "core/fail.h"
 #include "files/text.h"
 
-namespace qwen_image {
+namespace qwen_image::hub {
 namespace {
 
 constexpr long kConnectSeconds = 30;
@@ -137,7 +137,7 @@ void HttpClient::State::SetForAllRequests() {
 
 void HttpClient::State::SetForRequest(const HttpRequest& request, curl_slist* headers) {
   Set(CURLOPT_URL, request.url.c_str());
-  // From an encrypted address nobody is sent to an open one.
+  // An encrypted address must not redirect to an open one.
   Set(CURLOPT_REDIR_PROTOCOLS_STR, request.url.starts_with("https:") ? "https" : "http,https");
   Set(CURLOPT_HTTPHEADER, headers);
   Set(CURLOPT_NOBODY, request.head ? 1L : 0L);
@@ -215,4 +215,4 @@ std::string UrlEncoded(std::string_view text, bool keep_slashes) {
   return encoded;
 }
 
-}  // namespace qwen_image
+}  // namespace qwen_image::hub

@@ -11,7 +11,7 @@
 #include <string>
 #include <string_view>
 
-namespace qwen_image {
+namespace qwen_image::hub {
 
 struct HttpRequest {
   std::string url;
@@ -57,4 +57,4 @@ class HttpClient {
 // Every byte that has a meaning in an address becomes %NN; a slash too, unless `keep_slashes`.
 std::string UrlEncoded(std::string_view text, bool keep_slashes);
 
-}  // namespace qwen_image
+}  // namespace qwen_image::hub

@@ -10,9 +10,9 @@
 #include <vector>
 
 #include "core/fail.h"
-#include "hub/hub_cache.h"
+#include "hub/cache.h"
 
-namespace qwen_image {
+namespace qwen_image::hub {
 namespace {
 
 namespace fs = std::filesystem;
@@ -119,4 +119,4 @@ uint64_t IncompleteSize(const fs::path& repo_folder, const std::string& hash, ui
   return error || size > expected_size ? 0 : size;
 }
 
-}  // namespace qwen_image
+}  // namespace qwen_image::hub

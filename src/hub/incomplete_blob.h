@@ -10,7 +10,7 @@
 
 #include "files/digest.h"
 
-namespace qwen_image {
+namespace qwen_image::hub {
 
 // Held as long as the object lives, against other processes. The same file that huggingface_hub locks, so
 // that the two do not write one blob together.
@@ -64,4 +64,4 @@ class IncompleteBlob {
 uint64_t IncompleteSize(const std::filesystem::path& repo_folder, const std::string& hash,
                         uint64_t expected_size);
 
-}  // namespace qwen_image
+}  // namespace qwen_image::hub

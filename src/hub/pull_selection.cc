@@ -7,7 +7,7 @@
 #include "core/glob.h"
 #include "files/text.h"
 
-namespace qwen_image {
+namespace qwen_image::hub {
 namespace {
 
 std::string FolderOf(const std::string& path) {
@@ -37,13 +37,13 @@ bool IsShard(const std::string& path) {
 }
 
 // Whole weight files side by side, with no index that makes them parts of one, are alternatives.
-void RefuseAlternatives(const std::vector<HubFile>& files, const std::string& repo) {
+void RefuseAlternatives(const std::vector<RemoteFile>& files, const std::string& repo) {
   constexpr size_t kShown = 6;
-  std::map<std::string, std::vector<const HubFile*>> folders;
-  for (const HubFile& file : files) {
+  std::map<std::string, std::vector<const RemoteFile*>> folders;
+  for (const RemoteFile& file : files) {
     if (IsWeights(file.path) && !IsShard(file.path)) folders[FolderOf(file.path)].push_back(&file);
   }
-  for (const HubFile& file : files) {
+  for (const RemoteFile& file : files) {
     if (file.path.ends_with(".safetensors.index.json")) folders.erase(FolderOf(file.path));
   }
   for (const auto& [folder, weights] : folders) {
@@ -63,10 +63,11 @@ void RefuseAlternatives(const std::vector<HubFile>& files, const std::string& re
 
 }  // namespace
 
-std::vector<HubFile> SelectFiles(const std::vector<HubFile>& files, const PullFilter& filter,
-                                 const std::string& repo) {
+std::vector<RemoteFile> SelectFiles(const std::vector<RemoteFile>& files, const PullFilter& filter,
+                                    const std::string& repo) {
   const auto nothing_matches = [&](const auto& matches) {
-    return std::none_of(files.begin(), files.end(), [&](const HubFile& file) { return matches(file.path); });
+    return std::none_of(files.begin(), files.end(),
+                        [&](const RemoteFile& file) { return matches(file.path); });
   };
   for (const std::string& folder : filter.only) {
     if (nothing_matches([&](const std::string& path) { return IsBelow(path, folder); }))
@@ -76,8 +77,8 @@ std::vector<HubFile> SelectFiles(const std::vector<HubFile>& files, const PullFi
     if (nothing_matches([&](const std::string& path) { return MatchesGlob(pattern, path); }))
       Fail(ErrorKind::kUsage, "{} has no file that matches {}", repo, Quoted(pattern));
   }
-  std::vector<HubFile> chosen;
-  for (const HubFile& file : files) {
+  std::vector<RemoteFile> chosen;
+  for (const RemoteFile& file : files) {
     const std::string& path = file.path;
     const bool in_folder = filter.only.empty() ||
                            // The few small files beside the folders say what kind of model it is a part of.
@@ -95,4 +96,4 @@ std::vector<HubFile> SelectFiles(const std::vector<HubFile>& files, const PullFi
   return chosen;
 }
 
-}  // namespace qwen_image
+}  // namespace qwen_image::hub

@@ -5,7 +5,7 @@
 
 #include "files/testing.h"
 
-namespace qwen_image {
+namespace qwen_image::hub {
 namespace {
 
 using ::testing::AllOf;
@@ -13,15 +13,15 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using Names = std::vector<std::string>;
 
-std::vector<HubFile> Files(const Names& names) {
-  std::vector<HubFile> files;
+std::vector<RemoteFile> Files(const Names& names) {
+  std::vector<RemoteFile> files;
   for (const std::string& name : names) files.push_back({.path = name, .size = 1'500'000'000});
   return files;
 }
 
 Names Select(const Names& names, const PullFilter& filter = {}) {
   Names chosen;
-  for (const HubFile& file : SelectFiles(Files(names), filter, "owner/model")) chosen.push_back(file.path);
+  for (const RemoteFile& file : SelectFiles(Files(names), filter, "owner/model")) chosen.push_back(file.path);
   return chosen;
 }
 
@@ -104,4 +104,4 @@ TEST(PullSelection, NothingToRead) {
 }
 
 }  // namespace
-}  // namespace qwen_image
+}  // namespace qwen_image::hub

@@ -9,11 +9,11 @@
 #include <vector>
 
 #include "files/testing.h"
-#include "hub/fake_hub.h"
-#include "hub/hub_cache.h"
-#include "hub/hub_pull.h"
+#include "hub/cache.h"
+#include "hub/fake.h"
+#include "hub/pull.h"
 
-namespace qwen_image {
+namespace qwen_image::hub {
 
 constexpr const char* kWeights = "transformer/weights.safetensors";
 
@@ -68,4 +68,4 @@ class PullTest : public testing::Test {
   FakeHub hub_;
 };
 
-}  // namespace qwen_image
+}  // namespace qwen_image::hub

@@ -6,7 +6,7 @@
 #include "files/safe_path.h"
 #include "files/text.h"
 
-namespace qwen_image {
+namespace qwen_image::hub {
 namespace {
 
 bool IsLetterOrDigit(char c) {
@@ -63,4 +63,4 @@ std::optional<RepoId> ParseRepoId(std::string_view text) {
   return repo;
 }
 
-}  // namespace qwen_image
+}  // namespace qwen_image::hub

@@ -5,7 +5,7 @@
 #include <string>
 #include <string_view>
 
-namespace qwen_image {
+namespace qwen_image::hub {
 
 constexpr const char* kDefaultRevision = "main";
 
@@ -28,4 +28,4 @@ bool IsPlainPath(std::string_view path);
 bool IsCommitHash(std::string_view text);  // 40 hexadecimal digits
 bool IsLowercaseHex(std::string_view text, size_t digits);
 
-}  // namespace qwen_image
+}  // namespace qwen_image::hub

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace qwen_image {
+namespace qwen_image::hub {
 namespace {
 
 TEST(RepoId, NameAndRevision) {
@@ -43,4 +43,4 @@ TEST(PlainPath, StaysBelowItsFolder) {
 }
 
 }  // namespace
-}  // namespace qwen_image
+}  // namespace qwen_image::hub

@@ -13,7 +13,7 @@
 #include <stdexcept>
 #include <string_view>
 
-namespace qwen_image {
+namespace qwen_image::hub {
 namespace {
 
 // Up to the empty line; nothing if the client goes away before.
@@ -137,4 +137,4 @@ void TestServer::Serve(int connection) {
   close(connection);
 }
 
-}  // namespace qwen_image
+}  // namespace qwen_image::hub

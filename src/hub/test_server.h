@@ -12,7 +12,7 @@
 #include <utility>
 #include <vector>
 
-namespace qwen_image {
+namespace qwen_image::hub {
 
 struct TestRequest {
   std::string method, path;                    // the path with what follows '?'
@@ -76,4 +76,4 @@ class TestServer {
   std::thread acceptor_;
 };
 
-}  // namespace qwen_image
+}  // namespace qwen_image::hub

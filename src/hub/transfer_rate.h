@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <deque>
 
-namespace qwen_image {
+namespace qwen_image::hub {
 
 class TransferRate {
  public:
@@ -33,4 +33,4 @@ class TransferRate {
   Sample last_;
 };
 
-}  // namespace qwen_image
+}  // namespace qwen_image::hub

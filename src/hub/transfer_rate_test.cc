@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace qwen_image {
+namespace qwen_image::hub {
 namespace {
 
 TEST(TransferRate, IsUnknownAtFirst) {
@@ -29,4 +29,4 @@ TEST(TransferRate, BytesThatGoBackAreNoRate) {
 }
 
 }  // namespace
-}  // namespace qwen_image
+}  // namespace qwen_image::hub

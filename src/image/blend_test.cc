@@ -46,7 +46,7 @@ TEST(Blend, LeavesEveryPixelOutsideTheMaskAsItWas) {
   }
 }
 
-// 5 pixels, of which the last two are drawn anew: the first of these lies at the edge.
+// 5 pixels, of which the last two are redrawn: the first of these lies at the edge.
 TEST(Blend, MixesWhatIsVisible) {
   const auto line = [](std::vector<uint8_t> pixel) {
     Image image{5, 1, {}, 4};

@@ -73,7 +73,7 @@ struct ErrorSums {
 // Packed weights whose shape can be read in several ways are read in the way that gives the other side's
 // shape.
 void FitPackedShape(InspectedTensor& tensor, const Shape& wanted) {
-  tensor.weight->SettleFor(wanted);
+  tensor.weight->ChooseQuantizationFor(wanted);
   tensor.shape = tensor.weight->shape();
   tensor.format = tensor.weight->Format();
 }

@@ -162,7 +162,7 @@ void FindStructuralTrouble(const InspectedComponent& component, FindingCollector
   FindOddTypes(component, findings);
   if (component.is_shard) {
     findings.Add(Finding{Severity::kNote, "one_shard", Printable(component.path.filename().string()),
-                         "one shard of several: whether blocks are missing cannot be told from it"});
+                         "one shard of several: it does not show whether blocks are missing"});
     return;
   }
   const bool lora = component.is_lora();  // one leaves out what it does not change

@@ -80,7 +80,7 @@ class Lister {
       tensor.name.resize(tensor.name.size() - kData.size());
     for (const StoredIn& part : weight.parts()) Join(tensor, part);
     if (weight.note().tensor) Join(tensor, weight.note());
-    weight.Settle();
+    weight.ChooseQuantization();
     Show(tensor, std::move(weight));
   }
 

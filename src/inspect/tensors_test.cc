@@ -31,7 +31,7 @@ Told ByTheLoader(const fs::path& path, Component component) {
   const WeightStore store(path, component);
   for (const auto& [name, tensor] : store.tensors()) {
     WeightTensor settled = tensor;
-    settled.Settle();
+    settled.ChooseQuantization();
     told[name] = Describe(settled);
   }
   return told;

@@ -8,7 +8,7 @@
 #include "engine_hash.h"
 #include "files/digest.h"
 #include "kernels/int8/tile.h"
-#include "kernels/kernels.h"
+#include "kernels/interface.h"
 #include "options/names.h"
 
 namespace qwen_image::keep {
@@ -52,7 +52,7 @@ std::string IdentityOf(const WeightFile& file) {
 
 std::string IdentityOf(const WeightStore& store) {
   std::string text = store.config().dump(-1, ' ', true, Json::error_handler_t::replace);
-  for (const auto& file : store.files()) text += " " + IdentityOf(*file);
+  for (const auto& file : store.files()) text.append(" ").append(IdentityOf(*file));
   store.ReleasePages();
   return Sha256(text);
 }

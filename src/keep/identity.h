@@ -1,5 +1,5 @@
-// What tells runs apart whose numbers may differ, as hashes: who computes, and with which weights. For what a
-// run keeps on disk for later ones.
+// Identities: hashes of all that decides the numbers of a run, such as the engine, its kernels and the
+// weights. What a run keeps on disk is used by later runs of the same identity only.
 #pragma once
 
 #include <map>

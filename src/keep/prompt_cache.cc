@@ -70,7 +70,7 @@ std::optional<Tensor> PromptCache::Find(const PromptKey& key) {
 std::optional<Tensor> PromptCache::FindFile(const PromptKey& key) const {
   const fs::path path = FileOf(key);
   try {
-    KeptTensors kept = ReadKeptTensors(
+    TensorFile kept = ReadTensorFile(
         path, {.metadata = MetadataOf(key), .shapes = {{kEmbeds, {1, key.tokens, key.width}}}});
     std::error_code ignored;  // the time tells which files were not used for long
     fs::last_write_time(path, fs::file_time_type::clock::now(), ignored);
@@ -84,13 +84,13 @@ void PromptCache::Keep(const PromptKey& key, const Tensor& embeds) {
   KeepInMemory(key, embeds);
   if (!on_disk() || !IsFinite(embeds) || BytesOf(embeds) > limits_.file_bytes) return;
   try {
-    // Token ids can be read as text: nobody else's business.
+    // Token ids can be read as text, so other users of the machine must not see them.
     std::error_code error;
     if (fs::create_directories(folder_, error))
       fs::permissions(folder_, fs::perms::owner_all, fs::perm_options::replace, error);
-    KeptTensors kept{.metadata = MetadataOf(key), .tensors = {}};
+    TensorFile kept{.metadata = MetadataOf(key), .tensors = {}};
     kept.tensors.emplace(kEmbeds, embeds.Clone());
-    WriteKeptTensors(FileOf(key), kept);
+    WriteTensorFile(FileOf(key), kept);
     DropOldFiles();
   } catch (const Error&) {  // a full disk, a folder that may not be written, …
   }

@@ -1,5 +1,5 @@
 // Prompt embeddings that were computed before, in this process or, if there is a folder for them, by an
-// earlier one. The text encoder is a third of the model; who draws the same prompt again need not even read
+// earlier one. The text encoder is a third of the model, and a prompt that is drawn again does not even read
 // it. A cache never fails: what cannot be read, or is not exactly what was asked for, is not there.
 #pragma once
 

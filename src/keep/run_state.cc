@@ -44,7 +44,7 @@ std::optional<RunState> RunStateFile::Load(const Shape& latents, int64_t steps,
   ExpectedTensors expected{.metadata = {{"format", kFormat}, {"run", identity_}},
                            .shapes = {{kLatents, latents}}};
   expected.shapes.merge(more);
-  KeptTensors kept = ReadKeptTensors(path_, expected);
+  TensorFile kept = ReadTensorFile(path_, expected);
   RunState state{.steps_done = StepsDone(kept.metadata, steps)};
   if (state.steps_done == 0)
     Fail(ErrorKind::kBadInput, "{} does not say which step was finished", path_.string());
@@ -54,13 +54,13 @@ std::optional<RunState> RunStateFile::Load(const Shape& latents, int64_t steps,
 }
 
 void RunStateFile::Save(RunState state) const {
-  KeptTensors kept = std::move(state.more);
+  TensorFile kept = std::move(state.more);
   kept.metadata["format"] = kFormat;
   kept.metadata["run"] = identity_;
-  kept.metadata["prompt"] = prompt_;  // for people who look into the file
+  kept.metadata["prompt"] = prompt_;  // for people that look into the file
   kept.metadata[kStepsDone] = std::to_string(state.steps_done);
   kept.tensors.emplace(kLatents, std::move(state.latents));
-  WriteKeptTensors(path_, kept);
+  WriteTensorFile(path_, kept);
 }
 
 }  // namespace qwen_image::keep

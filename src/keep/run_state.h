@@ -16,7 +16,7 @@ namespace qwen_image::keep {
 struct RunState {
   int64_t steps_done = 0;
   Tensor latents;
-  KeptTensors more;  // of others that have a state, such as the step cache
+  TensorFile more;  // of others that have a state, such as the step cache
 };
 
 class RunStateFile {

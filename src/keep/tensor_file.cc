@@ -27,7 +27,7 @@ std::string_view AsText(std::span<const std::byte> bytes) {
 }
 
 // Of everything but itself.
-std::string Checksum(const KeptTensors& kept) {
+std::string Checksum(const TensorFile& kept) {
   Digest digest(Digest::Kind::kSha256, 0);
   const auto add = [&](std::string_view text) {
     digest.Add(fmt::format("{} ", text.size()));
@@ -59,7 +59,7 @@ void CheckSize(const std::filesystem::path& path, const ExpectedTensors& expecte
          bytes);
 }
 
-void CheckMetadata(const std::string& path, const KeptTensors& kept, const ExpectedTensors& expected) {
+void CheckMetadata(const std::string& path, const TensorFile& kept, const ExpectedTensors& expected) {
   for (const auto& [key, value] : expected.metadata) {
     const auto found = kept.metadata.find(key);
     if (found == kept.metadata.end() || found->second != value) {
@@ -71,7 +71,7 @@ void CheckMetadata(const std::string& path, const KeptTensors& kept, const Expec
 
 }  // namespace
 
-void WriteKeptTensors(const std::filesystem::path& path, const KeptTensors& kept) {
+void WriteTensorFile(const std::filesystem::path& path, const TensorFile& kept) {
   SafetensorsWriter::Metadata metadata = kept.metadata;
   metadata[kChecksum] = Checksum(kept);
   std::vector<PlannedTensor> planned;
@@ -81,10 +81,10 @@ void WriteKeptTensors(const std::filesystem::path& path, const KeptTensors& kept
   writer.Finish();
 }
 
-KeptTensors ReadKeptTensors(const std::filesystem::path& path, const ExpectedTensors& expected) {
+TensorFile ReadTensorFile(const std::filesystem::path& path, const ExpectedTensors& expected) {
   CheckSize(path, expected);
   const SafetensorsFile file(path);
-  KeptTensors kept{.metadata = file.metadata(), .tensors = {}};
+  TensorFile kept{.metadata = file.metadata(), .tensors = {}};
   CheckMetadata(path.string(), kept, expected);
   if (file.tensors().size() != expected.shapes.size())
     Fail(ErrorKind::kBadInput, "{} holds {} tensors, expected {}", path.string(), file.tensors().size(),

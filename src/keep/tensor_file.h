@@ -11,12 +11,12 @@
 
 namespace qwen_image::keep {
 
-struct KeptTensors {
+struct TensorFile {
   std::map<std::string, std::string> metadata;
   std::map<std::string, Tensor> tensors;
 };
 
-void WriteKeptTensors(const std::filesystem::path& path, const KeptTensors& kept);  // throws kCannotWrite
+void WriteTensorFile(const std::filesystem::path& path, const TensorFile& kept);  // throws kCannotWrite
 
 // What the reader knows beforehand: metadata that must be there with these values, and all tensors' shapes.
 struct ExpectedTensors {
@@ -26,6 +26,6 @@ struct ExpectedTensors {
 
 // Throws Error kBadInput that says what is wrong: other metadata, other tensors, a wrong checksum, values
 // that are not finite. Allocates no more than the expected tensors and a header need.
-KeptTensors ReadKeptTensors(const std::filesystem::path& path, const ExpectedTensors& expected);
+TensorFile ReadTensorFile(const std::filesystem::path& path, const ExpectedTensors& expected);
 
 }  // namespace qwen_image::keep

@@ -15,8 +15,8 @@ using ::testing::HasSubstr;
 
 constexpr int64_t kRows = 5, kCols = 7;
 
-KeptTensors Example() {
-  KeptTensors kept{.metadata = {{"format", "example"}, {"step", "3"}}, .tensors = {}};
+TensorFile Example() {
+  TensorFile kept{.metadata = {{"format", "example"}, {"step", "3"}}, .tensors = {}};
   Tensor tensor({1, kRows, kCols});
   for (int64_t i = 0; i < tensor.size(); ++i) tensor[i] = std::sin(static_cast<float>(i));
   kept.tensors.emplace("values", std::move(tensor));
@@ -27,25 +27,25 @@ const ExpectedTensors kExpected = {.metadata = {{"format", "example"}},
                                    .shapes = {{"values", {1, kRows, kCols}}}};
 
 std::string Refusal(const std::filesystem::path& path, const ExpectedTensors& expected = kExpected) {
-  return MessageOf(ErrorKind::kBadInput, [&] { ReadKeptTensors(path, expected); });
+  return MessageOf(ErrorKind::kBadInput, [&] { ReadTensorFile(path, expected); });
 }
 
-TEST(KeptTensors, ComeBackBitForBit) {
+TEST(TensorFile, ComeBackBitForBit) {
   const TempFolder folder;
-  const KeptTensors kept = Example();
-  WriteKeptTensors(folder.path() / "kept", kept);
+  const TensorFile kept = Example();
+  WriteTensorFile(folder.path() / "kept", kept);
   EXPECT_EQ(folder.FileCount(), 1u);
-  const KeptTensors read = ReadKeptTensors(folder.path() / "kept", kExpected);
+  const TensorFile read = ReadTensorFile(folder.path() / "kept", kExpected);
   EXPECT_EQ(read.metadata.at("step"), "3");
   const Tensor &a = kept.tensors.at("values"), &b = read.tensors.at("values");
   ASSERT_EQ(a.shape(), b.shape());
   for (int64_t i = 0; i < a.size(); ++i) EXPECT_EQ(a[i], b[i]);
 }
 
-TEST(KeptTensors, OfOthersAreRefused) {
+TEST(TensorFile, OfOthersAreRefused) {
   const TempFolder folder;
   const auto path = folder.path() / "kept";
-  WriteKeptTensors(path, Example());
+  WriteTensorFile(path, Example());
   ExpectedTensors other = kExpected;
   other.metadata["format"] = "another";
   EXPECT_THAT(Refusal(path, other), HasSubstr("its format is \"example\", expected \"another\""));
@@ -61,15 +61,15 @@ TEST(KeptTensors, OfOthersAreRefused) {
   EXPECT_THAT(Refusal(folder.path() / "absent"), HasSubstr("absent"));
 }
 
-TEST(KeptTensors, ThatAreDamagedAreRefused) {
+TEST(TensorFile, ThatAreDamagedAreRefused) {
   const TempFolder folder;
-  WriteKeptTensors(folder.path() / "kept", Example());
+  WriteTensorFile(folder.path() / "kept", Example());
   const std::string whole = ReadBytes(folder.path() / "kept");
   const size_t at_step = whole.find("\"step\":\"3\"") + 8;
   ASSERT_EQ(whole[at_step], '3');
   const std::function<void(std::string&)> damages[] = {
       [](std::string& bytes) { bytes.back() ^= 1; },           // a value
-      [&](std::string& bytes) { bytes[at_step] = '4'; },       // metadata that nobody knows beforehand
+      [&](std::string& bytes) { bytes[at_step] = '4'; },       // metadata that cannot be known beforehand
       [](std::string& bytes) { bytes.pop_back(); },            // the end is missing
       [](std::string& bytes) { bytes.resize(4); },             //
       [](std::string& bytes) { bytes.clear(); },               //
@@ -83,11 +83,11 @@ TEST(KeptTensors, ThatAreDamagedAreRefused) {
   }
 }
 
-TEST(KeptTensors, ThatAreNotFiniteAreRefused) {
+TEST(TensorFile, ThatAreNotFiniteAreRefused) {
   const TempFolder folder;
-  KeptTensors kept = Example();
+  TensorFile kept = Example();
   kept.tensors.at("values")[4] = NAN;
-  WriteKeptTensors(folder.path() / "kept", kept);
+  WriteTensorFile(folder.path() / "kept", kept);
   EXPECT_THAT(Refusal(folder.path() / "kept"), HasSubstr("NaN"));
 }
 

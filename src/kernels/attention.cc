@@ -2,7 +2,7 @@
 #include <limits>
 
 #include "kernels/gemm.h"
-#include "kernels/kernels.h"
+#include "kernels/interface.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/attention.cc"

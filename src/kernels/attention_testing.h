@@ -4,8 +4,8 @@
 #include <cstdint>
 #include <vector>
 
-#include "kernels/kernels.h"
-#include "kernels/kernels_testing.h"
+#include "kernels/interface.h"
+#include "kernels/testing.h"
 
 namespace qwen_image::testing {
 

@@ -1,11 +1,11 @@
-// The weights inside an attention, for whoever looks into a run. The runs themselves never hold them in
+// The weights inside an attention, for listeners that record a run. The runs themselves never hold them in
 // memory (see attention.cc), so nothing here is on a hot path and one plain loop serves every instruction
 // set.
 #include <algorithm>
 #include <cmath>
 #include <vector>
 
-#include "kernels/kernels.h"
+#include "kernels/interface.h"
 
 namespace qwen_image {
 namespace {

@@ -32,7 +32,7 @@ struct Operation {
   std::vector<double> tasks;  // microseconds of one core, in the order in which they are handed out
 };
 
-// The time of the thread that works longest: whoever is free takes the next task.
+// The time of the thread that works longest. A thread that is free takes the next task.
 double LargestShare(const std::vector<double>& tasks, int threads) {
   std::priority_queue<double, std::vector<double>, std::greater<>> ends(
       std::greater<>(), std::vector<double>(static_cast<size_t>(threads), 0.0));
@@ -198,7 +198,7 @@ class Coverage {
   std::vector<int> times_;
 };
 
-// On machines that nobody tests on, too.
+// Also on machines with more processors than the tests run on.
 constexpr int kThreadCounts[] = {1, 2, 5, 8, 32, 96, 300};
 
 TEST(Balance, ProductsAreComputedOnce) {

@@ -1,4 +1,4 @@
-#include "kernels/kernels.h"
+#include "kernels/interface.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/conv.cc"

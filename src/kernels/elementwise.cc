@@ -1,7 +1,7 @@
 #include <cmath>
 #include <numbers>
 
-#include "kernels/kernels.h"
+#include "kernels/interface.h"
 #include "kernels/tasks.h"
 
 #undef HWY_TARGET_INCLUDE

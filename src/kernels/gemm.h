@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "kernels/kernels.h"
+#include "kernels/interface.h"
 #include "kernels/tasks.h"
 
 namespace qwen_image {
@@ -54,7 +54,7 @@ inline int64_t RowsAtOnce(int64_t rows) { return CeilDiv(rows, CeilDiv(rows, kMa
 
 // Cuts `rows` (at most kMaxRows, from `first_row` on) of a product with a weight matrix into tasks that share
 // no output. How it is cut does not change a result's bits, so that it may follow the number of threads: each
-// row part packs the weights anew, and more of them than the threads need only cost time.
+// row part packs the weights again, and more of them than the threads need only cost time.
 std::vector<GemmTask> CutProduct(int64_t first_row, int64_t rows, int64_t cols, int threads);
 
 // Cuts a convolution into tasks that share no output.

@@ -1,6 +1,6 @@
 #include <algorithm>
 
-#include "kernels/kernels.h"
+#include "kernels/interface.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/matmul.cc"

@@ -1,8 +1,8 @@
 #include <limits>
 
-#include "kernels/kernels.h"
-#include "kernels/kernels_testing.h"
+#include "kernels/interface.h"
 #include "kernels/reference.h"
+#include "kernels/testing.h"
 
 namespace qwen_image {
 namespace {

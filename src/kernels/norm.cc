@@ -1,7 +1,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "kernels/kernels.h"
+#include "kernels/interface.h"
 #include "kernels/tasks.h"
 
 #undef HWY_TARGET_INCLUDE

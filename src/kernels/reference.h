@@ -1,9 +1,9 @@
-// The slow truth of every kernel of kernels.h: plain loops, sums in double, one thread.
+// The slow truth of every kernel of interface.h: plain loops, sums in double, one thread.
 #pragma once
 
 #include <cstdint>
 
-#include "kernels/kernels.h"
+#include "kernels/interface.h"
 
 namespace qwen_image::reference {
 

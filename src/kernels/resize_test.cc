@@ -12,7 +12,7 @@
 #include <sstream>
 #include <string>
 
-#include "kernels/kernels_testing.h"
+#include "kernels/testing.h"
 #include "qwen_image/error.h"
 
 namespace qwen_image {

@@ -1,4 +1,4 @@
-#include "kernels/kernels.h"
+#include "kernels/interface.h"
 #include "kernels/tasks.h"
 
 #undef HWY_TARGET_INCLUDE

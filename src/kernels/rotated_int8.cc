@@ -119,7 +119,7 @@ class RotatedInt8Coding : public WeightCoding {
     for (int64_t i = 0; i < count * unit(); ++i) to[i] *= ScaleOf(row);
   }
 
-  // The bytes are the integers, so nobody asks for a copy of them.
+  // The bytes are the integers, so no copy of them is needed.
   void Unpack(const std::byte*, int64_t row, int64_t, int64_t count, uint8_t*, float* scales,
               float* biases) const override {
     const int64_t groups = count * unit() / integers().group;

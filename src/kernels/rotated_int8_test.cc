@@ -5,8 +5,8 @@
 
 #include <cmath>
 
-#include "kernels/kernels.h"
-#include "kernels/kernels_testing.h"
+#include "kernels/interface.h"
+#include "kernels/testing.h"
 
 namespace qwen_image {
 namespace {

@@ -5,11 +5,11 @@
 #include <span>
 
 #include "kernels/attention_testing.h"
-#include "kernels/int8/int8_testing.h"
 #include "kernels/int8/matmul.h"
+#include "kernels/int8/testing.h"
 #include "kernels/int8/weights.h"
-#include "kernels/kernels.h"
-#include "kernels/kernels_testing.h"
+#include "kernels/interface.h"
+#include "kernels/testing.h"
 
 namespace qwen_image {
 namespace {

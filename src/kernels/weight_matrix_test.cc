@@ -3,9 +3,9 @@
 #include <gtest/gtest.h>
 
 #include "kernels/block_coding.h"
-#include "kernels/kernels.h"
-#include "kernels/kernels_testing.h"
+#include "kernels/interface.h"
 #include "kernels/mlx_groups.h"
+#include "kernels/testing.h"
 
 namespace qwen_image {
 namespace {

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "core/fail.h"
-#include "kernels/kernels.h"
+#include "kernels/interface.h"
 #include "kernels/tasks.h"
 #include "kernels/winograd_blocks.h"
 
@@ -302,7 +302,7 @@ void Conv3x3(const Conv3x3Shape& shape, const Conv3x3Filter& filter, const Conv3
   if (output.row_begin >= output.row_end || shape.out_width() <= 0 || shape.out_channels <= 0) return;
   if (output.row_begin % kConvTile != 0 ||
       (output.row_end % kConvTile != 0 && output.row_end != shape.out_height())) {
-    Fail(ErrorKind::kInternal, "rows {} to {} of a convolution are no whole tiles", output.row_begin,
+    Fail(ErrorKind::kInternal, "rows {} to {} of a convolution are not whole tiles", output.row_begin,
          output.row_end);
   }
   const std::vector<TileBlock> blocks = CutConvolution(shape, output.row_begin, output.row_end, pool.size());

@@ -3,9 +3,9 @@
 #include <limits>
 
 #include "core/fail.h"
-#include "kernels/kernels.h"
-#include "kernels/kernels_testing.h"
+#include "kernels/interface.h"
 #include "kernels/reference.h"
+#include "kernels/testing.h"
 
 namespace qwen_image {
 namespace {

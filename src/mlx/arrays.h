@@ -1,5 +1,5 @@
 // Between the host's tensors and MLX's arrays: copies, checkpoints, errors. Arrays are lazy: nothing is
-// computed before somebody evaluates it, which here only a block's end, a checkpoint and a result do.
+// computed before it is evaluated. Only a block's end, a checkpoint and a result evaluate arrays here.
 #pragma once
 
 #include <mlx/mlx.h>

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "mlx/layers.h"
-#include "ops/ops.h"
+#include "ops/interface.h"
 
 namespace qwen_image::on_mlx {
 

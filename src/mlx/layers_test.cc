@@ -9,10 +9,10 @@
 #include <numeric>
 
 #include "core/ggml_blocks.h"
-#include "kernels/int8/int8_testing.h"
-#include "kernels/kernels_testing.h"
+#include "kernels/int8/testing.h"
 #include "kernels/reference.h"
-#include "ops/ops.h"
+#include "kernels/testing.h"
+#include "ops/interface.h"
 
 namespace qwen_image::on_mlx {
 namespace {

@@ -10,7 +10,7 @@ namespace qwen_image::on_mlx {
 
 class MlxOps : public Ops {
  public:
-  // Without `compute` nobody listens: a part that is being compiled.
+  // `compute` is null while a part is being compiled: there are no listeners then.
   MlxOps(MlxBackend& backend, const Compute* compute) : backend_(backend), compute_(compute) {}
 
   void Run(const std::function<void()>& work) override;

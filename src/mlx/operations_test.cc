@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-#include "ops/ops_testing.h"
+#include "ops/testing.h"
 
 namespace qwen_image::on_mlx {
 namespace {

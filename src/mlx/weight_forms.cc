@@ -74,7 +74,7 @@ MlxWeightUse UseOfWeights(std::span<const Linear* const> layers) {
 }
 
 std::string DescribeWeights(const MlxWeightUse& use) {
-  const std::string regrouped = Described(use.regrouped, "packed anew in MLX's groups, with the same values");
+  const std::string regrouped = Described(use.regrouped, "repacked in MLX's groups, with the same values");
   const std::string decoded = Described(use.decoded, "decoded, since MLX has no such groups");
   return regrouped + (regrouped.empty() || decoded.empty() ? "" : "; ") + decoded;
 }

@@ -126,7 +126,7 @@ std::string WhyNotSigmas(std::span<const double> sigmas) {
     return fmt::format("1 to {} values are expected, not {}", kMost, sigmas.size());
   for (size_t i = 0; i < sigmas.size(); ++i) {
     if (!(sigmas[i] > 0 && sigmas[i] <= 1))
-      return fmt::format("{} is no noise level, which is above 0 and at most 1", sigmas[i]);
+      return fmt::format("{} is not a noise level, which is above 0 and at most 1", sigmas[i]);
     if (i > 0 && sigmas[i] >= sigmas[i - 1])
       return fmt::format("{} follows {}, but noise levels must fall", sigmas[i], sigmas[i - 1]);
   }

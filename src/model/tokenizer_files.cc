@@ -255,7 +255,7 @@ class AddedTokenReader {
     }
   }
 
-  // {"<|endoftext|>": 151643, …}: whether a token is special is told by its being named elsewhere.
+  // {"<|endoftext|>": 151643, …}: a token is special if another file names it.
   void ReadLegacy(const Json& tokens, const std::set<std::string>& special) {
     const std::string where = (folder_ / "added_tokens.json").string();
     if (!tokens.is_null() && !tokens.is_object()) {
@@ -267,7 +267,7 @@ class AddedTokenReader {
     }
   }
 
-  // transformers adds the tokens in the order of their ids and numbers them anew: a token of the vocabulary
+  // transformers adds the tokens in the order of their ids and renumbers them: a token of the vocabulary
   // keeps its id, any other gets the next free one. A file that disagrees with that is broken.
   void Number(const std::vector<std::string>& names) {
     auto next = static_cast<uint32_t>(files_.vocabulary.size());

@@ -1,9 +1,10 @@
-// What an attention never holds in memory; computed beside it, and only for listeners who ask.
+// Checkpoints inside an attention. The kernels never hold these tensors in memory, so they are computed
+// separately, and only if a listener wants them.
 #pragma once
 
 #include "core/view.h"
-#include "kernels/kernels.h"
-#include "ops/ops.h"
+#include "kernels/interface.h"
+#include "ops/interface.h"
 
 namespace qwen_image {
 

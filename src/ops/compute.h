@@ -1,4 +1,4 @@
-// What a stage needs to compute: threads, whether to stop, and whom to tell how far it is.
+// What a stage needs to compute: threads, a flag that stops it, and a function that hears of its progress.
 #pragma once
 
 #include <cstdint>

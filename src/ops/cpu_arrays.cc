@@ -4,7 +4,7 @@
 
 #include "core/dtype.h"
 #include "core/fail.h"
-#include "ops/cpu_ops.h"
+#include "ops/cpu.h"
 
 namespace qwen_image {
 namespace {

@@ -3,7 +3,7 @@
 #include "core/fail.h"
 #include "kernels/int8/attention.h"
 #include "ops/attention_taps.h"
-#include "ops/cpu_ops.h"
+#include "ops/cpu.h"
 
 namespace qwen_image {
 namespace {

@@ -1,7 +1,7 @@
 // A gated MLP by bands of rows: its hidden layer is several times as wide as its input.
 #include <algorithm>
 
-#include "ops/cpu_ops.h"
+#include "ops/cpu.h"
 
 namespace qwen_image {
 namespace {

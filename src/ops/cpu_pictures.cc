@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "ops/cpu_ops.h"
+#include "ops/cpu.h"
 
 namespace qwen_image {
 namespace {

@@ -1,12 +1,13 @@
 // Products with weights, and what is fused with them. With weights in up to 8 bits, norms and modulation are
 // computed row by row as the rows are quantized; products end with their bias, GELU, gate and residual; and
-// the products of all inputs run together. Where somebody listens inside, or a LoRA adds its own product in
-// between, a step is taken by itself: the same functions in the same order, so the bits are the same.
+// the products of all inputs run together. Where a listener wants a tensor inside, or a LoRA adds its own
+// product in between, the steps run one by one: the same functions in the same order, so the bits are the
+// same.
 #include <algorithm>
 
 #include "core/fail.h"
 #include "kernels/rotated_int8.h"
-#include "ops/cpu_ops.h"
+#include "ops/cpu.h"
 
 namespace qwen_image {
 namespace {

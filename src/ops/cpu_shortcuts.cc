@@ -2,7 +2,7 @@
 #include <vector>
 
 #include "core/fail.h"
-#include "ops/cpu_ops.h"
+#include "ops/cpu.h"
 
 namespace qwen_image {
 namespace {

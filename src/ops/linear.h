@@ -10,7 +10,7 @@
 #include "kernels/weight_matrix.h"
 #include "qwen_image/qwen_image.h"
 #include "weights/binder.h"
-#include "weights/lora.h"
+#include "weights/updates.h"
 
 namespace qwen_image {
 

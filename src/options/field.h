@@ -13,7 +13,7 @@
 
 namespace qwen_image::options {
 
-// What a setting decides. States of runs that are kept on disk are told apart by this.
+// What a setting decides. The identity of a run's state on disk contains the settings that decide latents.
 enum class Decides {
   kLatents,           // the numbers that are denoised, and so the picture
   kLatentsOfSources,  // those of pictures that a run begins with; without one only the pixels

@@ -56,8 +56,8 @@ TEST(TextForm, Refusals) {
     EXPECT_THAT(Refusal("cfg", number), HasSubstr("cfg must be a number from 0 to 1000"));
   EXPECT_THAT(Refusal("seed", "-2"), HasSubstr("\"-2\" is not a seed"));
   for (const char* margins : {"", "1,2,3", "1,2,3,4,5", "0,0,0,0", "1,2,3,x", "1,2,3,", "-1,0,0,0"})
-    EXPECT_THAT(Refusal("outpaint", margins), HasSubstr("are no margins"));
-  EXPECT_THAT(Refusal("sigmas", "1,"), HasSubstr("are no noise levels"));
+    EXPECT_THAT(Refusal("outpaint", margins), HasSubstr("are not margins"));
+  EXPECT_THAT(Refusal("sigmas", "1,"), HasSubstr("are not noise levels"));
   EXPECT_THAT(Refusal("vae_tiling", "maybe"), HasSubstr("vae_tiling must be auto, on, off, not \"maybe\""));
   EXPECT_THAT(Refusal("keep_size", "yes"), HasSubstr("keep_size must be true or false"));
   EXPECT_THAT(Refusal("prompt", "\xff"), HasSubstr("the prompt is not valid UTF-8: \"\\xff\""));

@@ -122,7 +122,7 @@ std::vector<double> ParseNumbers(std::string_view text) {
     const auto number = ParseNumber(part);
     if (!number)
       Fail(ErrorKind::kUsage,
-           "{} are no noise levels; write numbers with commas between them, for example 1,0.9,0.5",
+           "{} are not noise levels; write numbers with commas between them, for example 1,0.9,0.5",
            Quoted(text));
     numbers.push_back(*number);
   }
@@ -141,8 +141,8 @@ Margins ParseMargins(std::string_view text) {
   const bool all = parts.size() == 4 && sides.size() == 4;
   const Margins margins = all ? Margins{sides[0], sides[1], sides[2], sides[3]} : Margins{};
   if (!margins.any())
-    Fail(ErrorKind::kUsage, "{} are no margins; write LEFT,TOP,RIGHT,BOTTOM in pixels, for example 0,64,0,64",
-         Quoted(text));
+    Fail(ErrorKind::kUsage,
+         "{} are not margins; write LEFT,TOP,RIGHT,BOTTOM in pixels, for example 0,64,0,64", Quoted(text));
   return margins;
 }
 

@@ -41,7 +41,7 @@ WeightMatrix WeightBinder::Matrix(const std::string& name, const Shape& shape) {
   const WeightMatrix matrix = tensor->Matrix();
   // Possible in GGUF, whose metadata may change a tensor's shape afterwards.
   if (matrix.coding && matrix.cols % matrix.coding->unit() != 0) {
-    misshapen_.push_back(fmt::format("{} has rows of {} values, which are no whole blocks of {} ({})",
+    misshapen_.push_back(fmt::format("{} has rows of {} values, which are not whole blocks of {} ({})",
                                      Printable(name), matrix.cols, matrix.coding->unit(), tensor->Format()));
     return {};
   }
@@ -54,7 +54,7 @@ std::vector<float> WeightBinder::Floats(const std::string& name, const Shape& sh
 }
 
 std::vector<LowRankUpdate> WeightBinder::Updates(const std::string& name, int64_t out, int64_t in) {
-  return loras_ ? loras_->Take(name, out, in) : std::vector<LowRankUpdate>();
+  return updates_ ? updates_->Take(name, out, in) : std::vector<LowRankUpdate>();
 }
 
 void WeightBinder::AllowUnused(std::string_view pattern) { unused_patterns_.emplace_back(pattern); }
@@ -98,7 +98,7 @@ void WeightBinder::Finish() {
   store_.ThrowIfDamaged();
   const std::vector<std::string> unexpected = Unexpected();
   if (missing_.empty() && misshapen_.empty() && unreadable_.empty() && unexpected.empty()) {
-    if (loras_) loras_->Finish();  // what a broken model does not have is no fault of a LoRA's
+    if (updates_) updates_->Finish();  // a broken model is no fault of its updates
     return;
   }
   std::string message = fmt::format(

@@ -11,15 +11,16 @@
 
 #include "core/tensor.h"
 #include "kernels/weight_matrix.h"
-#include "weights/lora.h"
 #include "weights/store.h"
+#include "weights/updates.h"
 
 namespace qwen_image {
 
 class WeightBinder {
  public:
-  // `loras`: what is added to the weights; Finish() checks that all of it was.
-  explicit WeightBinder(WeightStore& store, LoraSet* loras = nullptr) : store_(store), loras_(loras) {}
+  // `updates`: what is added to the weights. Finish() checks that all of it was.
+  explicit WeightBinder(WeightStore& store, WeightUpdates* updates = nullptr)
+      : store_(store), updates_(updates) {}
 
   // Both return something empty (data == nullptr, no elements) when the tensor is missing or does not fit; it
   // must not be used before Finish() has returned.
@@ -30,7 +31,7 @@ class WeightBinder {
   // A small tensor, copied and converted to float.
   std::vector<float> Floats(const std::string& name, const Shape& shape);
 
-  // What LoRAs add to the linear layer `name`, whose weight is [out, in].
+  // What is added to the linear layer `name`, whose weight is [out, in].
   std::vector<LowRankUpdate> Updates(const std::string& name, int64_t out, int64_t in);
 
   // Tensors that are legal and not needed: `visual.*`, `*.time_conv.*`, … ('*' matches any text).
@@ -48,7 +49,7 @@ class WeightBinder {
   std::string PrefixHint(const std::vector<std::string>& unexpected) const;
 
   WeightStore& store_;
-  LoraSet* loras_;
+  WeightUpdates* updates_;
   std::set<std::string> taken_;
   std::vector<std::string> unused_patterns_;
   std::map<std::string, Shape> missing_;

@@ -9,7 +9,7 @@
 #include "families/weight_names.h"
 #include "files/text.h"
 #include "weights/files.h"
-#include "weights/lora_names.h"
+#include "weights/names.h"
 #include "weights/parts.h"
 
 namespace qwen_image {

@@ -35,6 +35,12 @@ std::string RoleOf(std::string_view name) {
   return role;
 }
 
+std::string FlatName(std::string_view name) {
+  std::string flat(name);
+  std::replace(flat.begin(), flat.end(), '.', '_');
+  return flat;
+}
+
 std::string RangeText(const std::vector<int64_t>& sorted) {
   std::string text;
   for (size_t begin = 0; begin < sorted.size();) {

@@ -16,6 +16,8 @@ bool IsBlockNumber(std::string_view part);  // 1 to 6 digits
 
 std::string RoleOf(std::string_view name);  // block numbers become {}
 
+std::string FlatName(std::string_view name);  // dots become underscores
+
 std::string RangeText(const std::vector<int64_t>& sorted);  // {0, 1, 2, 5} → "0…2,5"
 
 // "transformer_blocks.{0…59}.attn.to_q.weight" for names of one role.

@@ -52,7 +52,7 @@ std::string FindNonFinite(std::initializer_list<const WeightStore*> stores, std:
   for (const WeightStore* store : stores) {
     if (!store) continue;
     for (const auto& [name, tensor] : store->tensors()) {
-      // What nobody could read or decide about was not computed with either.
+      // A tensor that could not be read or settled was not computed with either.
       if (tensor.problem().empty() && tensor.settled()) tensors.push_back(&tensor);
     }
   }

@@ -9,8 +9,8 @@
 
 namespace qwen_image {
 
-// What the scale of X.weight may be called: X.scale_weight, … The name with "inv" is that of transformers and
-// vLLM, who multiply by it all the same.
+// What the scale of X.weight may be called: X.scale_weight, … The name with "inv" is used by transformers and
+// vLLM, which multiply by it like by the others.
 inline constexpr std::string_view kScaleNames[] = {"scale_weight", "weight_scale", "weight_scale_inv"};
 
 // The JSON text by which ComfyUI says how X.weight is stored: X.comfy_quant.

@@ -1,4 +1,4 @@
-// What a file of weights is, told by its tensors.
+// Recognizes what a file of weights is by its tensors.
 #pragma once
 
 #include <filesystem>

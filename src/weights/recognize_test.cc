@@ -10,7 +10,6 @@
 #include "files/testing.h"
 #include "weights/model_parts.h"
 #include "weights/store.h"
-#include "weights/variant.h"
 
 namespace qwen_image {
 namespace {
@@ -129,46 +128,6 @@ TEST(Recognize, ConfigsOfOtherModelsAreRefused) {
   EXPECT_THAT(message(R"({"_class_name": "AutoencoderKL"})", Component::kVae),
               HasSubstr("\"AutoencoderKL\""));
   EXPECT_THAT(message(R"({"model_type": "gemma3"})", Component::kTextEncoder), HasSubstr("\"gemma3\""));
-}
-
-TEST(Variant, IsToldByTheIndexOrByZeroCondT) {
-  const auto tell = [](const char* pipeline, bool zero_cond_t, const char* asked = "") {
-    const ModelParts parts{.root = "m", .pipeline_class = pipeline, .transformer = "m/transformer"};
-    return NameOf(RecognizeVariant(parts, zero_cond_t, asked).variant);
-  };
-  EXPECT_EQ(tell("QwenImagePipeline", false), "qwen-image");
-  EXPECT_EQ(tell("QwenImageEditPipeline", false), "edit");
-  EXPECT_EQ(tell("QwenImageEditPlusPipeline", false), "edit-2509");
-  EXPECT_EQ(tell("QwenImageEditPlusPipeline", true), "edit-2511");
-  EXPECT_EQ(tell("", true), "edit-2511");
-  EXPECT_EQ(tell("", false), "");
-  EXPECT_EQ(tell("", false, "edit"), "edit");
-  EXPECT_EQ(tell("QwenImageEditPlusPipeline", false, "edit-2511"), "edit-2511");
-  EXPECT_THAT(MessageOf(ErrorKind::kUsage, [&] { tell("", true, "edit"); }),
-              AllOf(HasSubstr("the variant edit contradicts"), HasSubstr("edit-2511")));
-  EXPECT_THAT(MessageOf(ErrorKind::kUsage, [&] { tell("QwenImagePipeline", false, "edit"); }),
-              HasSubstr("which say qwen-image"));
-  EXPECT_THAT(MessageOf(ErrorKind::kUsage, [&] { tell("", false, "edit-2512"); }),
-              HasSubstr("\"edit-2512\" is not a variant; there are qwen-image, edit, edit-2509, edit-2511"));
-  // Another folder's index says nothing about a transformer from elsewhere.
-  EXPECT_EQ(RecognizeVariant({.root = "m", .pipeline_class = "QwenImagePipeline", .transformer = "x.gguf"},
-                             false, "")
-                .variant,
-            Variant::kUnknown);
-}
-
-TEST(Variant, AModelMaySayThatItServesSeveralPipelines) {
-  const ModelParts parts{.root = "m", .pipeline_class = "QwenImagePipeline", .transformer = "m/transformer"};
-  const std::vector<std::string> both = {"qwen-image", "edit-2509"};
-  EXPECT_EQ(RecognizeVariant(parts, false, "", both).variant, Variant::kTextToImage);
-  EXPECT_EQ(RecognizeVariant(parts, false, "", both).edit, Variant::kEdit2509);
-  EXPECT_EQ(RecognizeVariant(parts, false, "", {}).edit, Variant::kUnknown);
-  EXPECT_EQ(RecognizeVariant(parts, false, "edit-2509", both).variant, Variant::kEdit2509);
-  EXPECT_THAT(MessageOf(ErrorKind::kUsage, [&] { RecognizeVariant(parts, false, "edit-2511", both); }),
-              HasSubstr("contradicts"));
-  const ModelParts edit{
-      .root = "m", .pipeline_class = "QwenImageEditPipeline", .transformer = "m/transformer"};
-  EXPECT_EQ(RecognizeVariant(edit, false, "").edit, Variant::kEdit);
 }
 
 TEST(ForeignNames, OfOtherComponentsInACheckpointAreLeftOut) {

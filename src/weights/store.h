@@ -19,7 +19,7 @@ namespace qwen_image {
 
 class WeightStore {
  public:
-  // `path` is a file (safetensors or GGUF, told apart by their content) or a folder. In a folder it opens
+  // `path` is a file (safetensors or GGUF, recognized by its content) or a folder. In a folder it opens
   // `<stem>.safetensors.index.json` with its shards, or `<stem>.safetensors`, with the stem
   // "diffusion_pytorch_model" or "model", else the only set of weights there. Throws Error kBadInput.
   // Names and layouts of other tools are brought to diffusers'; a file of another model is refused by name.

@@ -162,7 +162,7 @@ void WeightTensor::SetChannelsLast() {
   shape_.pop_back();
 }
 
-void WeightTensor::SettleFor(const Shape& wanted) {
+void WeightTensor::ChooseQuantizationFor(const Shape& wanted) {
   if (possible_.size() < 2 || wanted.empty()) return;
   const int64_t groups = parts_[0].tensor->shape.back();
   for (const MlxQuantization& candidate : possible_) {
@@ -171,7 +171,7 @@ void WeightTensor::SettleFor(const Shape& wanted) {
 }
 
 bool WeightTensor::FitTo(const Shape& wanted) {
-  SettleFor(wanted);
+  ChooseQuantizationFor(wanted);
   if (!settled()) return false;  // the shape is that of the packed words, not of values
   if (shape_ == wanted) return true;
   if (channels_last_ || !IsSameOtherwise(shape_, wanted)) return false;
@@ -179,7 +179,7 @@ bool WeightTensor::FitTo(const Shape& wanted) {
   return true;
 }
 
-void WeightTensor::Settle() {
+void WeightTensor::ChooseQuantization() {
   if (settled()) return;
   const auto likely = LikelyMlxQuantization(NameOf(values_.tensor->dtype), *values_.tensor, *parts_[0].tensor,
                                             *parts_[1].tensor);

@@ -27,7 +27,7 @@ struct StoredIn {
 struct TensorProblem {
   enum class Kind {
     kNone,
-    kNoWeights,      // a type that no weights have; its plain numbers can still be told
+    kNoWeights,      // a type that no weights have; its numbers can still be read
     kMissingScales,  // a part is not there
     kMissingBiases,
     kPartsDoNotFit,  // the parts' shapes or types do not belong together
@@ -45,7 +45,8 @@ class WeightTensor {
   WeightTensor(StoredIn values, StoredIn scale);
   // int8 numbers that were rotated in groups of so many (kernels/rotated_int8.h), to be multiplied likewise.
   WeightTensor(StoredIn values, StoredIn scale, int64_t rotated_group);
-  // Packed by MLX, in one of `possible` ways. What the shapes leave open is settled by FitTo or Settle.
+  // Packed by MLX, in one of `possible` ways. What the shapes leave open is settled by FitTo or
+  // ChooseQuantization.
   WeightTensor(StoredIn packed, StoredIn scales, StoredIn biases, std::vector<MlxQuantization> possible);
   // One whose parts are known and whose values cannot be had.
   WeightTensor(StoredIn values, std::vector<StoredIn> parts, TensorProblem problem);
@@ -77,9 +78,9 @@ class WeightTensor {
   // frame of a convolution, unfolds what GGUF folds. False if the shape cannot be had.
   bool FitTo(const Shape& wanted);
   // Chooses the MLX quantization that gives this shape, if one does.
-  void SettleFor(const Shape& wanted);
-  // Chooses the MLX quantization that the values speak for, else the hint, where nobody knows the shape.
-  void Settle();
+  void ChooseQuantizationFor(const Shape& wanted);
+  // Chooses the MLX quantization where the shape is not known: the one that fits the values, else the hint.
+  void ChooseQuantization();
   // What a config or a file's metadata say of its MLX quantization; 0: nothing.
   void set_hint(MlxQuantization hint) { hint_ = hint; }
 
@@ -94,9 +95,8 @@ class WeightTensor {
 
   void ReleasePages() const;  // see MappedFile
 
-  // For those who look at all numbers of a file, also at those that are no weights, piece by piece and in the
-  // order in which they are stored. A piece begins at a multiple of kPieceUnit and has at most kMaxPiece
-  // values.
+  // All numbers of a file, also those that are not weights, piece by piece and in the order in which they are
+  // stored. A piece begins at a multiple of kPieceUnit and has at most kMaxPiece values.
   static constexpr int64_t kPieceUnit = 256, kMaxPiece = 4096;
   bool HasNumbers() const;
   int64_t NumberCount() const { return ElementCount(shape_); }

@@ -11,11 +11,11 @@
 #include "files/safetensors.h"
 #include "inputs.h"
 #include "inspect/weights.h"
+#include "lora/set.h"
 #include "model/tokenizer.h"
 #include "qwen_image/cancel.h"
 #include "targets.h"
 #include "weights/binder.h"
-#include "weights/lora.h"
 #include "weights/nonfinite.h"
 
 namespace qwen_image {
@@ -38,7 +38,7 @@ void BindAll(WeightStore& store) {
   std::vector<std::pair<std::string, Shape>> wanted;
   for (const auto& [name, tensor] : store.tensors()) {
     WeightTensor settled = tensor;
-    settled.Settle();
+    settled.ChooseQuantization();
     Shape shape = settled.shape();
     shape.push_back(1);  // as torch has it and other tools do not
     wanted.emplace_back(name, shape);
@@ -80,8 +80,8 @@ void FuzzGguf(std::string_view bytes) {
 
 void FuzzLora(std::string_view bytes) {
   const MemoryFile file(bytes);
-  LoraSet loras({{.path = file.path(), .scale = 0.5}});
-  const LoraContents contents = ReadLoraFile(file.path());
+  lora::Set loras({{.path = file.path(), .scale = 0.5}});
+  const lora::Contents contents = lora::ReadContents(file.path());
   constexpr int64_t kMaxValues = 1 << 20;  // out · in may be the square of the file's size
   for (const auto& [module, layer] : contents.layers) {
     if (layer.flat || layer.out() * layer.in() > kMaxValues) continue;

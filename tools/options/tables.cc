@@ -13,7 +13,7 @@ namespace {
 
 // "|" would end a cell.
 std::string Cell(std::string text) {
-  for (size_t at = 0; (at = text.find('|', at)) != text.npos; at += 2) text.insert(at, "\\");
+  for (size_t at = 0; (at = text.find('|', at)) != text.npos; at += 2) text.insert(at, 1, '\\');
   return text;
 }
 

@@ -7,11 +7,11 @@
 #include <map>
 
 #include "core/fail.h"
+#include "core/memory.h"
 #include "files/base64.h"
 #include "files/text.h"
 #include "server/api/drawn_reply.h"
 #include "server/api/replies.h"
-#include "weights/memory.h"
 
 namespace qwen_image::api {
 namespace {

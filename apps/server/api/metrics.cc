@@ -4,7 +4,7 @@
 
 #include <iterator>
 
-#include "weights/memory.h"
+#include "core/memory.h"
 
 namespace qwen_image::api {
 namespace {

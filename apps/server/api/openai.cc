@@ -1,5 +1,7 @@
 #include "server/api/openai.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
 #include "core/fail.h"
@@ -199,7 +201,7 @@ http::Reply Route(const http::Request& request, const Pipeline& pipeline, jobs::
     return Draw(request, ParseBody(request.body), {}, pipeline, queue);
   if (request.path == "/v1/images/edits") return Edit(request, pipeline, queue);
   if (request.path == kModels) return JsonResponse({{"object", "list"}, {"data", {ModelJson(pipeline)}}});
-  if (request.path.substr(kModels.size()) == "/" + ModelId(pipeline))
+  if (request.path.substr(kModels.size()) == fmt::format("/{}", ModelId(pipeline)))
     return JsonResponse(ModelJson(pipeline));
   return ErrorResponse(request, 404, ErrorType(404),
                        fmt::format("there is no model {}; this server draws with \"{}\"",

@@ -15,7 +15,7 @@ QwenImageConditioner::QwenImageConditioner(const ModelParts& parts, const EditMo
       encoders_(parts, precision),
       vision_processor_(ReadVisionProcessorConfig(parts.root / "processor")) {}
 
-EncodedPrompt QwenImageConditioner::Tokenize(const std::string& text, const SeenPictures& pictures,
+EncodedPrompt QwenImageConditioner::Tokenize(const std::string& text, const VisionImages& pictures,
                                              const PromptOptions& options) const {
   const auto special =
       options.parse_special_tokens ? Tokenizer::SpecialTokens::kParse : Tokenizer::SpecialTokens::kLiteral;
@@ -30,7 +30,7 @@ EncodedPrompt QwenImageConditioner::Tokenize(const std::string& text, const Seen
   return EncodeEditPrompt(tokenizer_, text, edit_.TemplateFor(options.repairs), tokens, special);
 }
 
-EncodedPrompt QwenImageConditioner::TakeIds(std::vector<int64_t> ids, const SeenPictures& pictures,
+EncodedPrompt QwenImageConditioner::TakeIds(std::vector<int64_t> ids, const VisionImages& pictures,
                                             const PromptOptions& options) const {
   EncodedPrompt prompt{.ids = std::move(ids), .dropped = kTextToImageTemplate.dropped_tokens};
   if (pictures.any()) {
@@ -45,7 +45,7 @@ EncodedPrompt QwenImageConditioner::TakeIds(std::vector<int64_t> ids, const Seen
   return prompt;
 }
 
-SeenPictures QwenImageConditioner::Look(std::span<const Image> images, std::span<const EditInputSizes> sizes,
+VisionImages QwenImageConditioner::Look(std::span<const Image> images, std::span<const EditInputSizes> sizes,
                                         ThreadPool& pool) const {
   if (images.empty()) return {};
   std::vector<VisionPatches> pictures;
@@ -54,18 +54,18 @@ SeenPictures QwenImageConditioner::Look(std::span<const Image> images, std::span
     pictures.push_back(PreprocessForVision(
         Resize(images[i], size.width, size.height, ResizeFilter::kLanczos, pool), vision_processor_, pool));
   }
-  SeenPictures seen{.pixel_values = JoinPatches(pictures), .grids = {}, .features = {}};
+  VisionImages seen{.pixel_values = JoinPatches(pictures), .grids = {}, .features = {}};
   for (const auto& [patches, grid] : pictures) seen.grids.push_back({grid[0], grid[1], grid[2]});
   return seen;
 }
 
-void QwenImageConditioner::Embed(SeenPictures& pictures, const Compute& compute, const Tap& tap) const {
+void QwenImageConditioner::Embed(VisionImages& pictures, const Compute& compute, const Tap& tap) const {
   const VisionEncoder& vision = encoders_.vision();
   pictures.features.push_back(vision.Encode(pictures.pixel_values, pictures.grids, compute, tap));
   vision.store().ThrowIfDamaged();
 }
 
-Tensor QwenImageConditioner::Encode(const EncodedPrompt& prompt, const SeenPictures& pictures,
+Tensor QwenImageConditioner::Encode(const EncodedPrompt& prompt, const VisionImages& pictures,
                                     const Compute& compute, const Tap& tap,
                                     const OnPositions& on_positions) const {
   Tensor hidden_states;

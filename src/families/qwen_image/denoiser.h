@@ -8,7 +8,7 @@ namespace qwen_image {
 
 class QwenImageDenoiser final : public Denoiser {
  public:
-  QwenImageDenoiser(WeightStore store, LoraSet loras, Precision precision)
+  QwenImageDenoiser(WeightStore store, lora::Set loras, Precision precision)
       : precision_(precision), transformer_(std::move(store), std::move(loras), precision) {}
 
   Transformer& transformer() { return transformer_; }

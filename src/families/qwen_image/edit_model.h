@@ -6,8 +6,8 @@
 
 #include "families/edit_sizes.h"
 #include "families/qwen_image/prompt.h"
+#include "families/qwen_image/recognized_variant.h"
 #include "weights/model_defaults.h"
-#include "weights/variant.h"
 
 namespace qwen_image {
 

@@ -7,9 +7,9 @@
 #include "families/qwen_image/config_files.h"
 #include "families/qwen_image/model.h"
 #include "families/qwen_image/parts_fit.h"
+#include "families/qwen_image/recognized_variant.h"
 #include "families/qwen_image/vocabulary.h"
 #include "weights/recognize.h"
-#include "weights/variant.h"
 
 namespace qwen_image {
 namespace {
@@ -112,9 +112,9 @@ class QwenImage final : public Family {
                   static_cast<const VaePart&>(*opened.vae).opened().config(), root);
   }
 
-  VariantInfo TellVariant(const ModelParts& parts, const OpenedParts& opened, const std::string& asked,
-                          const std::vector<std::string>& pipelines,
-                          std::vector<HealthFinding>* findings) const override {
+  VariantInfo ExamineVariant(const ModelParts& parts, const OpenedParts& opened, const std::string& asked,
+                             const std::vector<std::string>& pipelines,
+                             std::vector<HealthFinding>* findings) const override {
     const bool zero_cond_t = opened.transformer && ConfigOf(opened).zero_cond_t;
     const RecognizedVariant found = RecognizeVariant(parts, zero_cond_t, asked, pipelines);
     if (findings) NoteVariant(found, zero_cond_t, *findings);

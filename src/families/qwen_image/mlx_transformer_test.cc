@@ -88,8 +88,9 @@ TEST(TransformerOnMlx, ZeroCondTWithoutReferences) {
 TEST(TransformerOnMlx, Loras) {
   const fs::path loras = kGoldens / "loras";
   const auto load = [&] {
-    return Transformer(WeightStore(kTiny, Component::kTransformer),
-                       LoraSet({{loras / "kohya.safetensors", 0.7f}, {loras / "second.safetensors", -0.5f}}));
+    return Transformer(
+        WeightStore(kTiny, Component::kTransformer),
+        lora::Set({{loras / "kohya.safetensors", 0.7f}, {loras / "second.safetensors", -0.5f}}));
   };
   const Transformers both(load), without(kTiny);
   ExpectAlike(both.host, both.mlx, Predict());
@@ -229,8 +230,9 @@ TEST(TransformerOnMlx, CompiledBlocksWithReferences) {
 TEST(TransformerOnMlx, CompiledBlocksWithLoras) {
   const fs::path loras = kGoldens / "loras";
   const auto load = [&] {
-    return Transformer(WeightStore(kTiny, Component::kTransformer),
-                       LoraSet({{loras / "kohya.safetensors", 0.7f}, {loras / "second.safetensors", -0.5f}}));
+    return Transformer(
+        WeightStore(kTiny, Component::kTransformer),
+        lora::Set({{loras / "kohya.safetensors", 0.7f}, {loras / "second.safetensors", -0.5f}}));
   };
   const Transformers both(load, kCompiled);
   EXPECT_TRUE(Near(RunPass(Predict(), both.mlx), RunPass(Predict(), both.host), kWhole));

@@ -11,7 +11,7 @@
 #include "core/tensor.h"
 #include "families/qwen_decoder.h"
 #include "model/prompt_images.h"
-#include "ops/ops.h"
+#include "ops/interface.h"
 #include "weights/store.h"
 
 namespace qwen_image {

@@ -10,9 +10,9 @@
 #include "core/checkpoint.h"
 #include "core/tensor.h"
 #include "families/qwen_image/transformer_weights.h"
+#include "lora/set.h"
 #include "model/token_grid.h"
-#include "ops/ops.h"
-#include "weights/lora.h"
+#include "ops/interface.h"
 #include "weights/store.h"
 
 namespace qwen_image {
@@ -21,13 +21,13 @@ class TransformerPass;
 
 class Transformer {
  public:
-  explicit Transformer(WeightStore store, LoraSet loras = {}, Precision precision = Precision::kExact);
+  explicit Transformer(WeightStore store, lora::Set loras = {}, Precision precision = Precision::kExact);
   Transformer(Transformer&&) noexcept;
   ~Transformer();
 
   const TransformerConfig& config() const { return config_; }
   const WeightStore& store() const { return store_; }
-  const LoraSet& loras() const { return loras_; }
+  const lora::Set& loras() const { return loras_; }
   const TransformerWeights& weights() const { return weights_; }
   int64_t total_bytes() const { return store_.total_bytes() + loras_.total_bytes(); }  // of mapped files
   void UseZeroCondT() { config_.zero_cond_t = true; }  // for files that have lost its marker
@@ -36,7 +36,7 @@ class Transformer {
   void ReleasePages() const;    // see MappedFile; also the device's copies
   void ThrowIfDamaged() const;  // see WeightStore
 
-  // A prompt to predict for, and who listens.
+  // A prompt to predict for, and its listener.
   struct Prompt {
     const Tensor& embeds;  // [1, text tokens, joint_attention_dim]
     Tap tap = {};
@@ -51,7 +51,7 @@ class Transformer {
  private:
   TransformerConfig config_;
   WeightStore store_;
-  LoraSet loras_;
+  lora::Set loras_;
   TransformerWeights weights_;
   std::shared_ptr<Backend> backend_ = CpuBackend();
 };

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "families/qwen_image/transformer_weights.h"
-#include "ops/ops.h"
+#include "ops/interface.h"
 
 namespace qwen_image {
 

@@ -87,7 +87,7 @@ const TransformerWeights::StreamNames TransformerWeights::StreamNames::kTxt = {
 };
 
 // The layers at both ends stay exact: they are small, and everything passes through them.
-TransformerWeights::TransformerWeights(const TransformerConfig& config, WeightStore& store, LoraSet& loras,
+TransformerWeights::TransformerWeights(const TransformerConfig& config, WeightStore& store, lora::Set& loras,
                                        Precision precision) {
   const int64_t dim = config.inner_dim();
   WeightBinder binder(store, &loras);

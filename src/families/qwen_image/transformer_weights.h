@@ -9,9 +9,9 @@
 
 #include "core/checkpoint.h"
 #include "core/tensor.h"
+#include "lora/set.h"
 #include "model/token_grid.h"
 #include "ops/linear.h"
-#include "weights/lora.h"
 #include "weights/store.h"
 
 namespace qwen_image {
@@ -63,7 +63,7 @@ struct TransformerWeights {
   };
 
   // Throws Error kBadInput that lists all that is missing or does not fit.
-  TransformerWeights(const TransformerConfig& config, WeightStore& store, LoraSet& loras,
+  TransformerWeights(const TransformerConfig& config, WeightStore& store, lora::Set& loras,
                      Precision precision);
 
   Linear img_in, txt_in;

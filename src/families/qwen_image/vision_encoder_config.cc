@@ -7,7 +7,7 @@
 namespace qwen_image {
 namespace {
 
-// Of a tower whose config nobody saved: every published size of Qwen2.5-VL has the same one.
+// The config of a tower that has none: every published size of Qwen2.5-VL has the same one.
 VisionEncoderConfig ConfigOfTensors(const WeightStore& store) {
   const std::string projector = store.Metadata("clip.projector_type");
   if (!projector.empty() && projector != "qwen2.5vl_merger" && projector != "qwen2.5o") {

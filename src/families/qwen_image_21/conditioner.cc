@@ -52,7 +52,7 @@ QwenImage21Conditioner::QwenImage21Conditioner(const ModelParts& parts, Precisio
 
 int64_t QwenImage21Conditioner::image_token() const { return tokenizer_.TokenId(kImageToken); }
 
-EncodedPrompt QwenImage21Conditioner::Tokenize(const std::string& text, const SeenPictures& pictures,
+EncodedPrompt QwenImage21Conditioner::Tokenize(const std::string& text, const VisionImages& pictures,
                                                const PromptOptions& options) const {
   const auto special =
       options.parse_special_tokens ? Tokenizer::SpecialTokens::kParse : Tokenizer::SpecialTokens::kLiteral;
@@ -63,7 +63,7 @@ EncodedPrompt QwenImage21Conditioner::Tokenize(const std::string& text, const Se
   return prompt;
 }
 
-EncodedPrompt QwenImage21Conditioner::TakeIds(std::vector<int64_t> ids, const SeenPictures& pictures,
+EncodedPrompt QwenImage21Conditioner::TakeIds(std::vector<int64_t> ids, const VisionImages& pictures,
                                               const PromptOptions&) const {
   EncodedPrompt prompt{.ids = std::move(ids), .dropped = DroppedTokens(tokenizer_)};
   if (pictures.any()) prompt.image_token = image_token();
@@ -73,24 +73,24 @@ EncodedPrompt QwenImage21Conditioner::TakeIds(std::vector<int64_t> ids, const Se
   return prompt;
 }
 
-SeenPictures QwenImage21Conditioner::Look(std::span<const Image> images,
+VisionImages QwenImage21Conditioner::Look(std::span<const Image> images,
                                           std::span<const EditInputSizes> sizes, ThreadPool& pool) const {
   if (images.empty()) return {};
   std::vector<VisionPatches> pictures;
   for (size_t i = 0; i < images.size(); ++i)
     pictures.push_back(PatchesOf(images[i], sizes[i].condition, vision_processor_, pool));
-  SeenPictures seen{.pixel_values = JoinPatches(pictures), .grids = {}, .features = {}};
+  VisionImages seen{.pixel_values = JoinPatches(pictures), .grids = {}, .features = {}};
   for (const auto& [patches, grid] : pictures) seen.grids.push_back({grid[0], grid[1], grid[2]});
   return seen;
 }
 
-void QwenImage21Conditioner::Embed(SeenPictures& pictures, const Compute& compute, const Tap& tap) const {
+void QwenImage21Conditioner::Embed(VisionImages& pictures, const Compute& compute, const Tap& tap) const {
   const VisionEncoder& vision = encoders_.vision();
   pictures.features = vision.Encode(pictures.pixel_values, pictures.grids, compute, tap);
   vision.store().ThrowIfDamaged();
 }
 
-Tensor QwenImage21Conditioner::Encode(const EncodedPrompt& prompt, const SeenPictures& pictures,
+Tensor QwenImage21Conditioner::Encode(const EncodedPrompt& prompt, const VisionImages& pictures,
                                       const Compute& compute, const Tap& tap,
                                       const OnPositions& on_positions) const {
   Tensor hidden_states;

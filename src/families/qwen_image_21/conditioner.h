@@ -20,15 +20,15 @@ class QwenImage21Conditioner final : public Conditioner {
   int64_t image_token() const;  // stands for pictures; throws Error kBadInput if the tokenizer has none
 
   int64_t width() const override { return encoders_.text().config().hidden_size; }
-  EncodedPrompt Tokenize(const std::string& text, const SeenPictures& pictures,
+  EncodedPrompt Tokenize(const std::string& text, const VisionImages& pictures,
                          const PromptOptions& options) const override;
-  EncodedPrompt TakeIds(std::vector<int64_t> ids, const SeenPictures& pictures,
+  EncodedPrompt TakeIds(std::vector<int64_t> ids, const VisionImages& pictures,
                         const PromptOptions& options) const override;
-  SeenPictures Look(std::span<const Image> images, std::span<const EditInputSizes> sizes,
+  VisionImages Look(std::span<const Image> images, std::span<const EditInputSizes> sizes,
                     ThreadPool& pool) const override;
   void NeedVision() const override { encoders_.vision(); }
-  void Embed(SeenPictures& pictures, const Compute& compute, const Tap& tap) const override;
-  Tensor Encode(const EncodedPrompt& prompt, const SeenPictures& pictures, const Compute& compute,
+  void Embed(VisionImages& pictures, const Compute& compute, const Tap& tap) const override;
+  Tensor Encode(const EncodedPrompt& prompt, const VisionImages& pictures, const Compute& compute,
                 const Tap& tap, const OnPositions& on_positions) const override;
 
  private:

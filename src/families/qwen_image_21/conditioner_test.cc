@@ -44,7 +44,7 @@ class ConditionerTest : public ::testing::Test {
     parts.text_encoder = parts.vision_encoder = kGoldens / "micro/text_encoder";
     return QwenImage21Conditioner(parts, Precision::kExact);
   }
-  SeenPictures Look(const QwenImage21Conditioner& conditioner, const std::vector<Image>& images,
+  VisionImages Look(const QwenImage21Conditioner& conditioner, const std::vector<Image>& images,
                     int64_t area = kArea) {
     std::vector<ImageSize> inputs;
     for (const Image& image : images) inputs.push_back({image.width, image.height});
@@ -67,7 +67,7 @@ TEST_F(ConditionerTest, EncodesAsTheOfficialPipeline) {
     SCOPED_TRACE(name);
     std::vector<Image> images;
     for (const Json& size : row["sizes"]) images.push_back(Picture(size[0], size[1], size[2]));
-    SeenPictures pictures = Look(conditioner, images);
+    VisionImages pictures = Look(conditioner, images);
     if (!images.empty()) {
       EXPECT_EQ(HashOf(pictures.pixel_values), row["pixels_sha256"].get<std::string>());
       ASSERT_EQ(pictures.grids.size(), row["image_grid_thw"].size());
@@ -107,11 +107,11 @@ TEST_F(ConditionerTest, RefusesPromptsBeyondTheTransformersPositions) {
   const int64_t around = conditioner.Tokenize(prompt_of(1), {}, {}).own_ids() - per_word;
   const int64_t most = (kPositions - 1 - around) / per_word;
   EXPECT_EQ(conditioner.Tokenize(prompt_of(most), {}, {}).own_ids(), around + most * per_word);
-  const auto message = [&](int64_t words, const SeenPictures& pictures) {
+  const auto message = [&](int64_t words, const VisionImages& pictures) {
     return MessageOf(ErrorKind::kUsage, [&] { conditioner.Tokenize(prompt_of(words), pictures, {}); });
   };
   EXPECT_THAT(message(most + 1, {}), HasSubstr("but this model has 8192 positions"));
-  const SeenPictures wide{.pixel_values = {}, .grids = {{1, 2, 200}}, .features = {}};
+  const VisionImages wide{.pixel_values = {}, .grids = {{1, 2, 200}}, .features = {}};
   EXPECT_THAT(message(most - 190 / per_word, wide), HasSubstr("but this model has 8192 positions"));
   EXPECT_NO_THROW(conditioner.Tokenize(prompt_of(most - 300 / per_word), wide, {}));
 }
@@ -131,7 +131,7 @@ TEST_F(ConditionerTest, RefusesPicturesThatTheVisionEncoderWouldSeeAtAnotherSize
   EXPECT_THAT(MessageOf(ErrorKind::kBadInput, [&] { Look(conditioner, {Picture(64, 64, 3)}); }),
               AllOf(HasSubstr("edited at 64x64"), HasSubstr("would see it at 256x256"),
                     HasSubstr("65536 to 16777216 pixels")));
-  const SeenPictures seen = Look(conditioner, {Picture(64, 64, 3)}, 256 * 256);
+  const VisionImages seen = Look(conditioner, {Picture(64, 64, 3)}, 256 * 256);
   ASSERT_EQ(seen.grids.size(), 1u);
   EXPECT_EQ(seen.grids[0].h, 16);
   EXPECT_EQ(seen.pixel_values.shape(), (Shape{256, 1536}));

@@ -59,7 +59,7 @@ std::optional<Keeping> QwenImage21Denoiser::ChooseKeeping(int64_t prefix, int64_
     note("they are kept in bfloat16, which changed the velocities of a small model by 2e-7 (NMSE)");
     return Keeping::kBfloat16;
   }
-  note("they are computed anew at every step, which takes longer");
+  note("they are computed again at every step, which takes longer");
   return std::nullopt;
 }
 

@@ -3,9 +3,9 @@
 
 #include <functional>
 
+#include "core/memory.h"
 #include "families/model.h"
 #include "families/qwen_image_21/transformer.h"
-#include "weights/memory.h"
 
 namespace qwen_image::qwen_image_21 {
 
@@ -16,7 +16,7 @@ int64_t TransformerWorkspace(const TransformerConfig& config, int64_t prefix, in
 
 class QwenImage21Denoiser final : public Denoiser {
  public:
-  QwenImage21Denoiser(WeightStore store, LoraSet loras, Precision precision)
+  QwenImage21Denoiser(WeightStore store, lora::Set loras, Precision precision)
       : precision_(precision), transformer_(std::move(store), std::move(loras), precision) {}
 
   Transformer& transformer() { return transformer_; }

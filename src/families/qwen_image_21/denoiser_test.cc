@@ -1,4 +1,4 @@
-// The prefix's keys and values: kept, rounded, or computed anew at every step.
+// The prefix's keys and values: kept, rounded, or computed again at every step.
 #include "families/qwen_image_21/denoiser.h"
 
 #include <gmock/gmock.h>
@@ -100,7 +100,7 @@ TEST_F(DenoiserTest, AKeptPrefixHasTheBitsOfOneThatIsComputedAnew) {
   const std::vector<Tensor> kept = Draw(kPlenty);
   EXPECT_THAT(notes_, IsEmpty());
   const std::vector<Tensor> anew = Draw(NeedWith(PrefixBytes(Keeping::kFloat32) - 1));
-  EXPECT_THAT(notes_, ElementsAre(HasSubstr("computed anew at every step")));
+  EXPECT_THAT(notes_, ElementsAre(HasSubstr("computed again at every step")));
   ExpectSameBits(anew, kept);
   ListensToAll listener;
   ExpectSameBits(Draw(kPlenty, &listener), kept);
@@ -125,7 +125,7 @@ TEST_F(FastDenoiserTest, FastPrecisionRoundsAPrefixThatDoesNotFit) {
   EXPECT_GT(error, 0);
   EXPECT_LT(error, 1e-4 * energy);
   Draw(NeedWith(PrefixBytes(Keeping::kBfloat16) - 1));
-  EXPECT_THAT(notes_, ElementsAre(HasSubstr("computed anew at every step")));
+  EXPECT_THAT(notes_, ElementsAre(HasSubstr("computed again at every step")));
 }
 
 TEST_F(DenoiserTest, GuidanceIsPlain) {

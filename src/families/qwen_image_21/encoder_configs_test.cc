@@ -97,7 +97,7 @@ TEST_F(ConfigTest, OfVisionIsChecked) {
   EXPECT_THAT(VisionMessage("num_heads", 4), HasSubstr("multiple of 4"));
   EXPECT_THAT(VisionMessage("num_heads", 0), HasSubstr("\"num_heads\" is 0"));
   EXPECT_THAT(VisionMessage("num_position_embeddings", 24),
-              HasSubstr("24 position embeddings are no square"));
+              HasSubstr("24 position embeddings are not a square"));
   EXPECT_THAT(VisionMessage("num_position_embeddings", 36), HasSubstr("pos_embed.weight has shape [25, 8]"));
   EXPECT_THAT(VisionMessage("num_position_embeddings", int64_t{1} << 50),
               HasSubstr("\"num_position_embeddings\""));
@@ -151,7 +151,7 @@ TEST(EncoderWeights, AreNamedAllAtOnceWhenTheyDoNotFit) {
                     HasSubstr("self_attn.q_proj.bias is not expected")));
 }
 
-// The final norm and the head are legal, and nobody needs them.
+// The final norm and the head are legal, and not needed.
 TEST(EncoderWeights, MayLackWhatIsNotUsed) {
   const TempFolder folder;
   HalfWeights weights = Golden();
@@ -254,7 +254,7 @@ TEST(VisionConfig, IsThatOfQwen3Vl8bWhereNothingTells) {
   EXPECT_TRUE(read(2, 0, 1).deepstack_visual_indexes.empty());
   EXPECT_THAT(MessageOf(ErrorKind::kBadInput, [&] { read(26, 3, 2304); }),
               HasSubstr("26 blocks and 3 deepstack mergers"));
-  EXPECT_THAT(MessageOf(ErrorKind::kBadInput, [&] { read(27, 3, 2303); }), HasSubstr("no square table"));
+  EXPECT_THAT(MessageOf(ErrorKind::kBadInput, [&] { read(27, 3, 2303); }), HasSubstr("not a square table"));
 }
 
 // An encoder with its tower, of random weights that Q8_0 holds without loss: the same once with its matrices

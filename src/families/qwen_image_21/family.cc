@@ -81,9 +81,9 @@ class QwenImage21 final : public Family {
                   static_cast<const VaePart&>(*opened.vae).opened().config(), root);
   }
 
-  VariantInfo TellVariant(const ModelParts& parts, const OpenedParts&, const std::string& asked,
-                          const std::vector<std::string>&,
-                          std::vector<HealthFinding>* findings) const override {
+  VariantInfo ExamineVariant(const ModelParts& parts, const OpenedParts&, const std::string& asked,
+                             const std::vector<std::string>&,
+                             std::vector<HealthFinding>* findings) const override {
     const RecognizedVariant found = RecognizeVariant(parts, asked);
     if (findings && !found.certain)
       findings->push_back(

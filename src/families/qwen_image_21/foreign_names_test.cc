@@ -138,7 +138,7 @@ class ForeignFiles21 : public ::testing::Test {
   TempFolder folder_;
 };
 
-// Every tool's file is told from the older family's, whose names are much alike.
+// Files of every tool are distinguished from the older family's, whose names are much alike.
 TEST_F(ForeignFiles21, AreRecognised) {
   for (const Json& tool : Names().at("tools")) {
     const Component component = ComponentOf(tool);

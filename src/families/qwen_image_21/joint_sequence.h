@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "model/token_grid.h"
-#include "ops/ops.h"
+#include "ops/interface.h"
 
 namespace qwen_image::qwen_image_21 {
 

@@ -4,8 +4,8 @@
 
 #include "core/fail.h"
 #include "families/qwen_image_21/vocabulary.h"
-#include "weights/lora.h"
-#include "weights/lora_names.h"
+#include "lora/set.h"
+#include "weights/names.h"
 #include "weights/testing.h"
 
 namespace qwen_image::qwen_image_21 {
@@ -25,13 +25,13 @@ class Loras21 : public ::testing::Test {
     return {folder_.Write("lora.safetensors", WeightsBytes(tensors, metadata)), 1};
   }
   // A model of these layers, all of one size.
-  static LoraSet Open(const LoraFile& file, const std::vector<std::string>& modules) {
-    LoraSet loras({file});
+  static lora::Set Open(const LoraFile& file, const std::vector<std::string>& modules) {
+    lora::Set loras({file});
     for (const std::string& module : modules) loras.Take(module, kOut, kIn);
     loras.Finish();
     return loras;
   }
-  static std::vector<float> Delta(const LoraSet& loras, const std::string& module) {
+  static std::vector<float> Delta(const lora::Set& loras, const std::string& module) {
     std::vector<float> values(static_cast<size_t>(kOut * kIn));
     loras.AddTo(module, 0, kOut, values.data());
     return values;
@@ -76,11 +76,11 @@ TEST_F(Loras21, EveryLayerInEverySpelling) {
   const auto with = [](const std::string& prefix) {
     return [prefix](const std::string& module) { return prefix + module; };
   };
-  const LoraSet reference = Open(write(with(""), ".lora_A.weight", ".lora_B.weight"), modules);
+  const lora::Set reference = Open(write(with(""), ".lora_A.weight", ".lora_B.weight"), modules);
   std::vector<std::vector<float>> expected;
   for (const std::string& module : modules) expected.push_back(Delta(reference, module));
   const auto check = [&](const LoraFile& file, const char* style) {
-    const LoraSet loras = Open(file, modules);
+    const lora::Set loras = Open(file, modules);
     EXPECT_EQ(loras.applied()[0].layers, std::ssize(modules)) << style;
     for (size_t i = 0; i < modules.size(); ++i) EXPECT_EQ(Delta(loras, modules[i]), expected[i]) << style;
   };
@@ -103,13 +103,13 @@ TEST_F(Loras21, FusedLayers) {
   const MadeTensor first{"F32", {kOut, kRank}, up.bytes.substr(0, half)},
       second{"F32", {kOut, kRank}, up.bytes.substr(half)};
   const MadeTensor alpha = Constant({}, 3);
-  const LoraSet reference = Open(Write({{std::string(kGate) + ".lora_A.weight", down},
-                                        {std::string(kGate) + ".lora_B.weight", first},
-                                        {std::string(kGate) + ".alpha", alpha},
-                                        {std::string(kUp) + ".lora_A.weight", down},
-                                        {std::string(kUp) + ".lora_B.weight", second},
-                                        {std::string(kUp) + ".alpha", alpha}}),
-                                 {kGate, kUp});
+  const lora::Set reference = Open(Write({{std::string(kGate) + ".lora_A.weight", down},
+                                          {std::string(kGate) + ".lora_B.weight", first},
+                                          {std::string(kGate) + ".alpha", alpha},
+                                          {std::string(kUp) + ".lora_A.weight", down},
+                                          {std::string(kUp) + ".lora_B.weight", second},
+                                          {std::string(kUp) + ".alpha", alpha}}),
+                                   {kGate, kUp});
   const std::vector<float> gate = Delta(reference, kGate), proj = Delta(reference, kUp);
   ASSERT_NE(gate, proj);
   const std::string fused = "transformer_blocks.0.img_mlp.gate_up";
@@ -118,7 +118,7 @@ TEST_F(Loras21, FusedLayers) {
            {"diffusion_model." + fused, ".lora_A.weight", ".lora_B.weight"},
            {fused, ".lora_A.default.weight", ".lora_B.default.weight"},
            {Flat(fused), ".lora_down.weight", ".lora_up.weight"}}) {
-    const LoraSet loras = Open(
+    const lora::Set loras = Open(
         Write({{module + down_end, down}, {module + up_end, up}, {module + ".alpha", alpha}}), {kGate, kUp});
     EXPECT_EQ(Delta(loras, kGate), gate) << module;
     EXPECT_EQ(Delta(loras, kUp), proj) << module;
@@ -127,9 +127,9 @@ TEST_F(Loras21, FusedLayers) {
   // Settings of the adapter name the layer as it was trained.
   const Json config = {
       {"transformer.r", kRank}, {"transformer.lora_alpha", 2}, {"transformer.alpha_pattern", {{fused, 6}}}};
-  const LoraSet settings = Open(Write({{fused + ".lora_A.weight", down}, {fused + ".lora_B.weight", up}},
-                                      {{"lora_adapter_metadata", config.dump()}}),
-                                {kGate, kUp});
+  const lora::Set settings = Open(Write({{fused + ".lora_A.weight", down}, {fused + ".lora_B.weight", up}},
+                                        {{"lora_adapter_metadata", config.dump()}}),
+                                  {kGate, kUp});
   const std::vector<float> scaled = Delta(settings, kGate);
   for (size_t i = 0; i < gate.size(); ++i) EXPECT_NEAR(scaled[i], 2 * gate[i], 1e-5);
 }

@@ -15,7 +15,7 @@ int64_t LayerRows(const WeightStore& store, const char* name) {
   return store.Rows(std::string("model.language_model.layers.0.") + name);
 }
 
-// Where nobody says it, as in transformers: of 64 frequencies 24 follow time and 20 each of the others.
+// The default of transformers: of 64 frequencies 24 follow time, 20 the height and 20 the width.
 std::array<int64_t, 3> UsualMropeSection(int64_t half) {
   constexpr int64_t kMost = 20;
   const int64_t height = std::min(kMost, (half + 1) / 3), width = std::min(kMost, half / 3);

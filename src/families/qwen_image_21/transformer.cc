@@ -2,7 +2,7 @@
 
 namespace qwen_image::qwen_image_21 {
 
-Transformer::Transformer(WeightStore store, LoraSet loras, Precision precision)
+Transformer::Transformer(WeightStore store, lora::Set loras, Precision precision)
     : config_(ReadTransformerConfig(store)),
       store_(std::move(store)),
       loras_(std::move(loras)),

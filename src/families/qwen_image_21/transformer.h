@@ -7,19 +7,19 @@
 #include <vector>
 
 #include "families/qwen_image_21/transformer_weights.h"
-#include "ops/ops.h"
-#include "weights/lora.h"
+#include "lora/set.h"
+#include "ops/interface.h"
 #include "weights/store.h"
 
 namespace qwen_image::qwen_image_21 {
 
 class Transformer {
  public:
-  explicit Transformer(WeightStore store, LoraSet loras = {}, Precision precision = Precision::kExact);
+  explicit Transformer(WeightStore store, lora::Set loras = {}, Precision precision = Precision::kExact);
 
   const TransformerConfig& config() const { return config_; }
   const WeightStore& store() const { return store_; }
-  const LoraSet& loras() const { return loras_; }
+  const lora::Set& loras() const { return loras_; }
   const TransformerWeights& weights() const { return weights_; }
   int64_t total_bytes() const { return store_.total_bytes() + loras_.total_bytes(); }  // of mapped files
   void UseBackend(std::shared_ptr<Backend> backend) { backend_ = std::move(backend); }
@@ -30,7 +30,7 @@ class Transformer {
  private:
   TransformerConfig config_;
   WeightStore store_;
-  LoraSet loras_;
+  lora::Set loras_;
   TransformerWeights weights_;
   std::shared_ptr<Backend> backend_ = CpuBackend();
 };

@@ -23,7 +23,7 @@ Modulation BlockPass::ModulationOf(const BlockState& state, int64_t scale, int64
   return modulation;
 }
 
-void BlockPass::Attend(const TransformerWeights::Block& w, BlockState& state, KeptPrefix& kept,
+void BlockPass::Attend(const TransformerWeights::Block& w, BlockState& state, PrefixCache& kept,
                        std::optional<Keeping> keep, const Tap& tap) {
   const int64_t rows = state.hidden.dim(1);
   const std::array<int64_t, 1> own = {rows};
@@ -91,7 +91,7 @@ void BlockPass::RunMlp(const TransformerWeights::Block& w, BlockState& state, co
                    tap);
 }
 
-void BlockPass::Run(const TransformerWeights::Block& w, BlockState& state, KeptPrefix& kept,
+void BlockPass::Run(const TransformerWeights::Block& w, BlockState& state, PrefixCache& kept,
                     std::optional<Keeping> keep, const Tap& tap) {
   Attend(w, state, kept, keep, tap);
   RunMlp(w, state, tap);

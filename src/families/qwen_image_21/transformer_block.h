@@ -5,12 +5,12 @@
 #include <vector>
 
 #include "families/qwen_image_21/transformer_weights.h"
-#include "ops/ops.h"
+#include "ops/interface.h"
 
 namespace qwen_image::qwen_image_21 {
 
 // The keys and values of the prefix in one block: they do not depend on the step.
-struct KeptPrefix {
+struct PrefixCache {
   Array key, value;
 };
 
@@ -33,12 +33,12 @@ class BlockPass {
 
   bool Fits(int64_t rows, int64_t tokens) const { return rows == query_.dim(1) && tokens == key_.dim(1); }
   // With `keep`, a joint sequence's prefix is kept so. Else `kept` is read where the target comes alone.
-  void Run(const TransformerWeights::Block& w, BlockState& state, KeptPrefix& kept,
+  void Run(const TransformerWeights::Block& w, BlockState& state, PrefixCache& kept,
            std::optional<Keeping> keep, const Tap& tap);
 
  private:
   Modulation ModulationOf(const BlockState& state, int64_t scale, int64_t gate) const;
-  void Attend(const TransformerWeights::Block& w, BlockState& state, KeptPrefix& kept,
+  void Attend(const TransformerWeights::Block& w, BlockState& state, PrefixCache& kept,
               std::optional<Keeping> keep, const Tap& tap);
   void RunMlp(const TransformerWeights::Block& w, BlockState& state, const Tap& tap);
 

@@ -136,7 +136,7 @@ void TransformerPass::PrepareScratch(std::span<const Flow> flows) {
 }
 
 void TransformerPass::RunCompiled(const TransformerWeights::Block& block, BlockState& state,
-                                  const KeptPrefix& kept) {
+                                  const PrefixCache& kept) {
   std::array<Array, 6> arrays = {state.hidden,   state.modulation, state.rope.cos,
                                  state.rope.sin, kept.key,         kept.value};
   Ops::CompiledPart part{.layers = LayersOf(block),
@@ -145,7 +145,7 @@ void TransformerPass::RunCompiled(const TransformerWeights::Block& block, BlockS
                          .changed = 1,
                          .body = {}};
   part.body = [&config = config_, &block](Ops& ops, std::span<Array> x) {
-    KeptPrefix prefix = {x[4], x[5]};
+    PrefixCache prefix = {x[4], x[5]};
     BlockState inside{
         .hidden = x[0], .rope = {x[2], x[3]}, .modulation = x[1], .prefix = x[4].dim(1), .spans = {}};
     const int64_t rows = inside.hidden.dim(1);
@@ -166,7 +166,7 @@ void TransformerPass::RunBlock(size_t block, Flow& flow, Memory& memory) {
   }
   // What a listener has changed is not for other steps.
   const std::optional<Keeping> keep = flow.tap ? std::nullopt : keeping_;
-  KeptPrefix kept;
+  PrefixCache kept;
   block_pass_->Run(w, state, kept, keep,
                    flow.tap.Under("transformer_blocks.", static_cast<int64_t>(block), ""));
   if (keep) memory.kept.push_back(std::move(kept));

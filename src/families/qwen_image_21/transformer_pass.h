@@ -34,8 +34,8 @@ class TransformerPass {
   // What lives as long as the run, for one prompt.
   struct Memory {
     Prompt prompt;
-    Rope rope;                     // of the joint sequence
-    std::vector<KeptPrefix> kept;  // for each block; empty: not yet
+    Rope rope;                      // of the joint sequence
+    std::vector<PrefixCache> kept;  // for each block; empty: not yet
   };
   // What goes from block to block.
   struct Flow {
@@ -51,7 +51,7 @@ class TransformerPass {
   void Modulate(float timestep, Flow& flow);
   void RunBlocks(std::span<Flow> flows);
   void RunBlock(size_t block, Flow& flow, Memory& memory);
-  void RunCompiled(const TransformerWeights::Block& block, BlockState& state, const KeptPrefix& kept);
+  void RunCompiled(const TransformerWeights::Block& block, BlockState& state, const PrefixCache& kept);
   void PrepareScratch(std::span<const Flow> flows);
   Tensor ProjectOut(Flow& flow);
 

@@ -32,7 +32,7 @@ TransformerWeights::Block BindBlock(WeightBinder& binder, const TransformerConfi
 
 // The layers at both ends stay exact: they are small, and everything passes through them. So does the
 // modulation, whose two rows steer all blocks.
-TransformerWeights::TransformerWeights(const TransformerConfig& config, WeightStore& store, LoraSet& loras,
+TransformerWeights::TransformerWeights(const TransformerConfig& config, WeightStore& store, lora::Set& loras,
                                        Precision precision) {
   const int64_t dim = config.inner_dim();
   WeightBinder binder(store, &loras);

@@ -9,8 +9,8 @@
 
 #include "core/tensor.h"
 #include "families/qwen_image_21/joint_sequence.h"
+#include "lora/set.h"
 #include "ops/linear.h"
-#include "weights/lora.h"
 #include "weights/store.h"
 
 namespace qwen_image::qwen_image_21 {
@@ -43,7 +43,7 @@ struct TransformerWeights {
   };
 
   // Throws Error kBadInput that lists all that is missing or does not fit.
-  TransformerWeights(const TransformerConfig& config, WeightStore& store, LoraSet& loras,
+  TransformerWeights(const TransformerConfig& config, WeightStore& store, lora::Set& loras,
                      Precision precision);
 
   Linear img_in;

@@ -12,7 +12,7 @@
 
 #include "families/wan_vae.h"
 #include "families/wan_vae_blocks.h"
-#include "ops/ops.h"
+#include "ops/interface.h"
 #include "weights/store.h"
 
 namespace qwen_image::qwen_image_21 {

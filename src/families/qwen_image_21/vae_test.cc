@@ -9,7 +9,7 @@
 #include <set>
 
 #include "families/qwen_image_21/vae_testing.h"
-#include "kernels/kernels_testing.h"
+#include "kernels/testing.h"
 #include "qwen_image/cancel.h"
 
 namespace qwen_image::qwen_image_21 {

@@ -12,8 +12,8 @@ namespace qwen_image::qwen_image_21 {
 
 struct RecognizedVariant {
   Variant variant = Variant::kBase;
-  bool certain = false;          // something told; single files do not, and are taken for the base model
-  std::string how = {};          // what told
+  bool certain = false;          // false: nothing says it (single files), and the base model is assumed
+  std::string how = {};          // what it was recognized by
   std::vector<double> sigmas;    // that the model is drawn with; empty: those that follow from the steps
   bool from_index = false;       // the sigmas and the scheduler are those of the model's own folder
   bool given = false;            // by the caller, where no file tells

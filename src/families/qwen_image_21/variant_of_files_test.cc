@@ -1,4 +1,4 @@
-// Which member of the family a model is: by its index, by its user, or not to be told.
+// Which member of the family a model is: by its index, by its user, or not known.
 #include "families/qwen_image_21/variant_of_files.h"
 
 #include <gmock/gmock.h>

@@ -13,7 +13,7 @@
 #include "core/tensor.h"
 #include "model/image_grid.h"
 #include "model/patches.h"
-#include "ops/ops.h"
+#include "ops/interface.h"
 #include "weights/store.h"
 
 namespace qwen_image::qwen_image_21 {

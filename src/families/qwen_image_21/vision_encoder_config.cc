@@ -14,7 +14,7 @@ namespace {
 constexpr int64_t kMaxSide = 1024, kMaxWidth = 1 << 20, kMaxCount = 4096, kMaxMerge = 64;
 constexpr int64_t kMaxPositions = kMaxSide * kMaxSide;
 
-// Of a tower whose config nobody saved: that of Qwen3-VL-8B, as far as the tensors do not tell.
+// The config of a tower that has none: sizes from its tensors, and the rest as in Qwen3-VL-8B.
 VisionEncoderConfig ConfigOfTensors(const WeightStore& store) {
   const std::string projector = store.Metadata("clip.projector_type");
   if (!projector.empty() && projector != "qwen3vl_merger") {
@@ -116,7 +116,7 @@ void Check(const VisionEncoderConfig& c, const std::string& where, const char* a
   }
   if (c.num_position_embeddings < 1 || c.num_position_embeddings > kMaxPositions ||
       c.position_side() * c.position_side() != c.num_position_embeddings) {
-    Fail(ErrorKind::kBadInput, "{}: {} position embeddings are no square table", where,
+    Fail(ErrorKind::kBadInput, "{}: {} position embeddings are not a square table", where,
          c.num_position_embeddings);
   }
 }

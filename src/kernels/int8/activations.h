@@ -55,7 +55,7 @@ class Int8Activations {
   Int8Rows Fine(int64_t fine_tile, int64_t first_group) const { return At(fine_, fine_tile, first_group); }
 
  private:
-  // Not initialised: whoever quantizes a row is the first to touch its memory.
+  // Not initialised: the thread that quantizes a row is the first to touch its memory.
   struct Plane {
     Tensor a;             // int8_t [tiles][depth / 4][tile_rows][4]
     Tensor scales, sums;  // [tiles][groups][tile_rows]

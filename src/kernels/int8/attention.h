@@ -15,7 +15,7 @@
 
 #include "core/threads.h"
 #include "core/view.h"
-#include "kernels/kernels.h"
+#include "kernels/interface.h"
 
 namespace qwen_image {
 

@@ -6,7 +6,7 @@
 #include "core/tensor.h"
 #include "core/threads.h"
 #include "core/view.h"
-#include "kernels/kernels.h"
+#include "kernels/interface.h"
 
 namespace qwen_image {
 

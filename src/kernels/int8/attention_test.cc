@@ -6,8 +6,8 @@
 #include <limits>
 
 #include "kernels/attention_testing.h"
-#include "kernels/int8/int8_testing.h"
 #include "kernels/int8/packed_attention.h"
+#include "kernels/int8/testing.h"
 #include "kernels/reference.h"
 
 namespace qwen_image {
@@ -204,7 +204,7 @@ TEST(Int8Attention, MatchesItsSlowTwinForOddSizes) {
   }
 }
 
-// The promise to whoever draws.
+// What users rely on: the result does not depend on the number of threads.
 TEST(Int8Attention, IsNearExactForScoresOfAllSizes) {
   for (const double deviation : {0.5, 1.0, 2.0, 3.0, 4.0}) {
     const AttentionInputs in = WithScores(Dense(144, 2000, 1, 1, 128), deviation);

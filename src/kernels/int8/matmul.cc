@@ -27,7 +27,7 @@ void FinishTile(const Int8Product& product, const float* sums, int64_t row, int6
                 int64_t cols) {
   const hn::CappedTag<float, kInt8PanelCols> d;
   constexpr int64_t kLanes = hn::MaxLanes(d);
-  // For the last columns: what lies behind them may be another task's, or nobody's.
+  // For the last columns: the memory behind them belongs to another task, or is not there.
   HWY_ALIGN float buffer[kLanes] = {};
   for (int64_t r = 0; r < rows; ++r) {
     float* const y = product.y.row(row + r) + col;

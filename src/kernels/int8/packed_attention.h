@@ -5,7 +5,7 @@
 #include <cstdint>
 
 #include "kernels/int8/tile.h"
-#include "kernels/kernels.h"
+#include "kernels/interface.h"
 #include "kernels/tasks.h"
 
 namespace qwen_image {

@@ -1,6 +1,6 @@
 // The innermost part of a product of 8-bit activations and weights of up to 8 bits: the one piece that is
-// written anew for each instruction set, since Highway 1.0 has no 8-bit dot products. Everything around it
-// (packing, tasks, the epilogue) is shared.
+// written separately for each instruction set, since Highway 1.0 has no 8-bit dot products. Everything around
+// it (packing, tasks, the epilogue) is shared.
 //
 // Weights are w = scale · q + bias with q unsigned and a scale and a bias for each group; activations are
 // x = scale · a with a signed. So over a group  Σ w·x = w.scale · x.scale · Σ q·a + w.bias · x.scale · Σ a,

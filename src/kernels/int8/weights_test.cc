@@ -2,7 +2,7 @@
 
 #include "core/ggml_blocks.h"
 #include "core/tensor.h"
-#include "kernels/int8/int8_testing.h"
+#include "kernels/int8/testing.h"
 
 namespace qwen_image {
 namespace {

@@ -32,7 +32,7 @@ class Search {
     const TensorComparison* bad = boundaries.first_divergence();
     if (!bad) return NothingFound(boundaries);
     Note(*bad);
-    result_.component = record::MakerOf(bad->name);
+    result_.component = record::ComponentThatMakes(bad->name);
     result_.step = record::NumberAfter(bad->name, "noise_pred_step");
     if (result_.component.empty()) return PipelineItself(bad->name);
 

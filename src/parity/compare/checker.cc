@@ -70,7 +70,7 @@ void RunChecker::Compare(const record::TensorInfo& want, const CheckpointView& v
                     [&](const TensorStats&) { return LiveCriterion(want.name, mode_); });
   if (want.name != kNoise || compared.passed || !compared.problem.empty()) return;
   compared.passed = true;
-  notes_.push_back(
+  notes_.emplace_back(
       "the reference's noise is not what its seed gives here (another generator or device); the run goes on "
       "from it");
 }

@@ -11,10 +11,10 @@ const TensorComparison* Comparison::first_divergence() const {
 }
 
 bool Comparison::passed() const {
-  const bool pictures_passed = std::all_of(
-      pictures.begin(), pictures.end(), [](const PictureComparison& p) { return p.passed.value_or(true); });
+  const bool pictures_passed = std::all_of(pictures.begin(), pictures.end(),
+                                           [](const ImageComparison& p) { return p.passed.value_or(true); });
   const bool pictures_judged = std::any_of(pictures.begin(), pictures.end(),
-                                           [](const PictureComparison& p) { return p.passed.has_value(); });
+                                           [](const ImageComparison& p) { return p.passed.has_value(); });
   return (!tensors.empty() || pictures_judged) && !first_divergence() && missing.empty() && extra.empty() &&
          pictures_passed;
 }

@@ -70,7 +70,7 @@ struct TensorComparison {
   std::vector<Hint> hints;
 };
 
-struct PictureComparison {
+struct ImageComparison {
   std::string what;  // "tensor, before the clamp" or "PNG"
   double psnr = 0, ssim = 0;
   double rmse = 0, max_levels = 0;                           // in 8-bit levels
@@ -92,7 +92,7 @@ struct Comparison {
   std::vector<TensorComparison> tensors;  // in the reference's order
   std::vector<std::string> missing;       // in the reference only
   std::vector<std::string> extra;         // in the run only
-  std::vector<PictureComparison> pictures;
+  std::vector<ImageComparison> pictures;
   std::vector<std::string> notes;  // what was left out, and why
 
   const TensorComparison* first_divergence() const;  // null if every tensor passed

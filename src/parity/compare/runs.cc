@@ -9,7 +9,7 @@
 #include "core/fail.h"
 #include "core/glob.h"
 #include "files/text.h"
-#include "parity/compare/picture.h"
+#include "parity/compare/image.h"
 #include "parity/compare/tensor.h"
 #include "parity/record/level.h"
 #include "parity/record/reference_run.h"
@@ -157,29 +157,29 @@ class SetComparer {
 };
 
 // The tensor `image` as a picture, if it looks like one.
-std::optional<FloatPicture> ReadPicture(const record::TensorSet& set) {
+std::optional<FloatImage> ReadPicture(const record::TensorSet& set) {
   const record::TensorInfo* image = set.Find("image");
   if (!image || !image->is_float || image->shape.size() != 4 || image->shape[0] != 1) return std::nullopt;
   const int64_t channels = image->shape[1];
   if ((channels != 3 && channels != 4) || image->count == 0 || image->count / channels > kMaxPicturePixels)
     return std::nullopt;
-  return FloatPicture{image->shape[3], image->shape[2], set.ReadAll(*image), channels};
+  return FloatImage{image->shape[3], image->shape[2], set.ReadAll(*image), channels};
 }
 
-PictureComparison ComparePng(const std::filesystem::path& ref, const std::filesystem::path& run) {
+ImageComparison ComparePng(const std::filesystem::path& ref, const std::filesystem::path& run) {
   const auto read = [](const std::filesystem::path& path) {
-    return ToFloatPicture(ReadPng(path, Transparency::kKept));
+    return ToFloatImage(ReadPng(path, Transparency::kKept));
   };
-  PictureComparison result = ComparePictures(read(ref), read(run), 255);
+  ImageComparison result = CompareImages(read(ref), read(run), 255);
   result.what = "PNG";
   return result;
 }
 
-std::vector<PictureComparison> ComparePicturesOf(const record::TensorSet& ref, const record::TensorSet& run) {
-  std::vector<PictureComparison> pictures;
+std::vector<ImageComparison> ComparePicturesOf(const record::TensorSet& ref, const record::TensorSet& run) {
+  std::vector<ImageComparison> pictures;
   const auto ref_image = ReadPicture(ref), run_image = ReadPicture(run);
   if (ref_image && run_image) {
-    pictures.push_back(ComparePictures(*ref_image, *run_image, 2));
+    pictures.push_back(CompareImages(*ref_image, *run_image, 2));
     pictures.back().what = "tensor, before the clamp";
   }
   const std::filesystem::path ref_png = ref.path() / "image.png", run_png = run.path() / "image.png";
@@ -223,8 +223,8 @@ Comparison CompareSets(const record::TensorSet& ref, const record::TensorSet& ru
 
 Comparison ComparePngFiles(const std::filesystem::path& ref, const std::filesystem::path& run) {
   Comparison comparison{.ref_path = ref, .run_path = run};
-  PictureComparison picture = ComparePng(ref, run);
-  picture.passed = IsSamePicture(picture);
+  ImageComparison picture = ComparePng(ref, run);
+  picture.passed = IsSameImage(picture);
   comparison.pictures.push_back(std::move(picture));
   return comparison;
 }

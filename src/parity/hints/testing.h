@@ -74,7 +74,7 @@ struct WrongAttention {
   }
 };
 
-// The hints for `name`, whose reference is among `reference`. Without a family it is told by the names.
+// The hints for `name`, whose reference is among `reference`. Without a family it is recognized by the names.
 inline std::vector<compare::Hint> HintsFor(const std::string& name, const NamedTensors& reference,
                                            const HintTensor& run, const CheckpointNames* family = nullptr) {
   HintContext context;

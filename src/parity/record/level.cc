@@ -41,7 +41,7 @@ CheckpointLevel LevelOf(std::string_view checkpoint) {
   return is_block ? CheckpointLevel::kBlocks : CheckpointLevel::kAll;
 }
 
-std::string_view MakerOf(std::string_view boundary) {
+std::string_view ComponentThatMakes(std::string_view boundary) {
   if (boundary == "prompt_embeds" || boundary == "negative_prompt_embeds") return "text_encoder";
   if (boundary.starts_with("noise_pred_step")) return "transformer";
   if (boundary == "image" || boundary == "image_latents") return "vae";

@@ -26,7 +26,7 @@ bool IsComputedBy(std::string_view component, std::string_view checkpoint);
 
 // The component that computes a boundary. Empty for names that are no boundary, and for what the tokenizer,
 // the picture processors, the scheduler and the packing of latents make.
-std::string_view MakerOf(std::string_view boundary);
+std::string_view ComponentThatMakes(std::string_view boundary);
 
 // The number behind `prefix`: NumberAfter("noise_pred_step12", "noise_pred_step") is 12. Nothing if `name` is
 // not exactly the prefix and a number.

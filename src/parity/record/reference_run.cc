@@ -71,7 +71,8 @@ std::optional<CheckpointSelection> RecordedSelection(const Json& manifest) {
 ReferenceRun::ReferenceRun(const std::filesystem::path& folder) : tensors_(TensorSet::Open(folder)) {
   const std::string where = (folder / "manifest.json").string();
   const Json& manifest = tensors_.manifest();
-  if (manifest.is_null()) Fail(ErrorKind::kBadInput, "{} is missing: {} is no run", where, folder.string());
+  if (manifest.is_null())
+    Fail(ErrorKind::kBadInput, "{} is missing: {} is not a run", where, folder.string());
   if (manifest.contains("prompt"))
     settings_ = ReadSettings(manifest, where);  // a run of a single component has no settings
   for (const TensorInfo& tensor : tensors_.tensors()) order_.push_back(tensor.name);

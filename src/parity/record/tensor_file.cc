@@ -113,7 +113,7 @@ std::unique_ptr<TensorFile> OpenTensorFile(const std::filesystem::path& path) {
   if (extension == ".npy") return std::make_unique<NpyTensors>(path);
   if (extension == ".npz") return std::make_unique<NpzTensors>(path);
   if (extension == ".safetensors") return std::make_unique<SafetensorsTensors>(path);
-  Fail(ErrorKind::kBadInput, "{} is no file of tensors: .npy, .npz or .safetensors is expected{}",
+  Fail(ErrorKind::kBadInput, "{} is not a file of tensors: .npy, .npz or .safetensors is expected{}",
        path.string(),
        extension == ".pt" || extension == ".pth" || extension == ".bin"
            ? " (PyTorch's own files can run code; convert them with tools/reference/import_run.py)"

@@ -21,7 +21,7 @@ constexpr uint64_t kReleaseAfter = uint64_t{32} << 20;  // bytes of a mapped fil
 std::string TextMember(const Json& entry, const char* key, const std::string& where) {
   const auto found = entry.is_object() ? entry.find(key) : entry.end();
   if (found == entry.end() || !found->is_string())
-    Fail(ErrorKind::kBadInput, "{}: a checkpoint without \"{}\", or it is no text", where, key);
+    Fail(ErrorKind::kBadInput, "{}: a checkpoint without \"{}\", or it is not a text", where, key);
   return found->get<std::string>();
 }
 

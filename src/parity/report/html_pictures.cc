@@ -113,9 +113,9 @@ std::string DifferenceFigures(const Image& ref, const Image& run) {
          DifferenceFigure(a, b, {3, 3, 3}, "difference of alpha");
 }
 
-std::string FiguresTable(const std::vector<compare::PictureComparison>& pictures) {
+std::string FiguresTable(const std::vector<compare::ImageComparison>& pictures) {
   std::string rows;
-  for (const compare::PictureComparison& p : pictures) {
+  for (const compare::ImageComparison& p : pictures) {
     if (!p.problem.empty()) {
       rows +=
           fmt::format("<tr><td>{}</td><td colspan=\"5\">{}</td></tr>", HtmlText(p.what), HtmlText(p.problem));

@@ -156,7 +156,7 @@ class TextReport {
   }
 
   void AddPictures() {
-    for (const compare::PictureComparison& p : c_.pictures) {
+    for (const compare::ImageComparison& p : c_.pictures) {
       if (!p.problem.empty()) {
         Line("picture ({}): {}", p.what, p.problem);
         continue;

@@ -57,7 +57,7 @@ Json TensorJson(const compare::TensorComparison& t) {
   return json;
 }
 
-Json PictureJson(const compare::PictureComparison& p) {
+Json PictureJson(const compare::ImageComparison& p) {
   Json json = {{"what", p.what},
                {"psnr", p.psnr},
                {"ssim", p.ssim},
@@ -117,7 +117,7 @@ std::string FailureText(const compare::TensorComparison& t) {
 Json ReportJson(const compare::Comparison& c) {
   Json checkpoints = Json::array(), pictures = Json::array(), manifests = Json::array();
   for (const compare::TensorComparison& t : c.tensors) checkpoints.push_back(TensorJson(t));
-  for (const compare::PictureComparison& p : c.pictures) pictures.push_back(PictureJson(p));
+  for (const compare::ImageComparison& p : c.pictures) pictures.push_back(PictureJson(p));
   for (const compare::ManifestDifference& d : c.manifest_differences)
     manifests.push_back({{"key", d.key}, {"ref", d.ref}, {"run", d.run}, {"fatal", d.fatal}});
   const compare::TensorComparison* first = c.first_divergence();
@@ -139,7 +139,7 @@ std::string ReportJUnit(const compare::Comparison& c) {
     suites[record::ComponentOf(name)].push_back({name, "missing: in the reference only"});
   for (const std::string& name : c.extra)
     suites[record::ComponentOf(name)].push_back({name, "extra: not in the reference"});
-  for (const compare::PictureComparison& p : c.pictures) {
+  for (const compare::ImageComparison& p : c.pictures) {
     if (!p.passed) continue;
     suites["picture"].push_back(
         {p.what, *p.passed           ? ""
