@@ -1,0 +1,61 @@
+# shellcheck shell=bash
+# Building: `build` for all commands, and the commands build and install.
+
+# build PRESET FOLDER [ARGUMENTS]: configures build/FOLDER if it was not configured with PRESET, builds what changed. The
+# output is in build/FOLDER/build.log, and is shown where something fails.
+build() {
+  local preset=$1 folder=$project/build/$2
+  shift 2
+  mkdir -p "$folder"
+  if [ ! -f "$folder/build.ninja" ] || [ "$(cat "$folder/preset" 2>/dev/null)" != "$preset" ]; then
+    say "configuring build/$(basename "$folder")"
+    (cd "$project" && cmake --preset "$preset") >"$folder/configure.log" 2>&1 || {
+      tail -20 "$folder/configure.log" >&2
+      command -v apt-get >/dev/null || say "this system has no apt-get; needed are (Debian's names): ${build_packages[*]}"
+      exit 1
+    }
+    echo "$preset" >"$folder/preset"
+  fi
+  [[ $(cmake --build "$folder" "$@" -- -n) == *"no work to do"* ]] && return
+  quietly "building" "$folder/build.log" cmake --build "$folder" "$@" || {
+    grep -A 40 '^FAILED: ' "$folder/build.log" | head -80 >&2 || tail -40 "$folder/build.log" >&2
+    say "the build failed; its log is build/$(basename "$folder")/build.log"
+    exit 1
+  }
+}
+
+# build/release is configured with tests or without (a user who only draws needs no test packages). Either will do here.
+build_release() {
+  need "${build_packages[@]}"
+  local preset
+  preset=$(cat "$project/build/release/preset" 2>/dev/null || echo release)
+  build "$preset" release --target "${@:-qwen-image}"
+}
+
+run_build() {
+  case ${1:-} in
+    --mlx)
+      # shellcheck source=tools/run/mlx.sh
+      . "$project/tools/run/mlx.sh"
+      build_mlx
+      ;;
+    "") build_release ;;
+    *)
+      say "build: unknown option $1; there is --mlx"
+      exit 2
+      ;;
+  esac
+}
+
+# The program, and the library that others link.
+run_install() {
+  [ $# -eq 1 ] || {
+    say "install: say where to, as in ./run install /opt/qwen-image"
+    exit 2
+  }
+  local folder=$1
+  [[ $folder = /* ]] || folder=$caller_folder/$folder
+  build_release qwen-image qwen_image
+  cmake --install "$project/build/release" --prefix "$folder" --strip >"$project/build/release/install.log"
+  say "installed in $folder"
+}

@@ -1,0 +1,52 @@
+# shellcheck shell=bash
+# The tests, as users and CI run them.
+
+# run_ctest NAME FOLDER ARGUMENTS: ctest in build/FOLDER; its output is in build/FOLDER/NAME.log. What failed is shown.
+run_ctest() {
+  local name=$1 folder=$project/build/$2 code=0
+  shift 2
+  cd "$folder"
+  quietly "testing" "$folder/$name.log" ctest --output-on-failure -j 2 "$@" || code=$?
+  awk '/\*\*\*/ && !/\*\*\*Skipped/ {show = 1; print; next}
+    /^ *[0-9]+\/[0-9]+ Test|^ +Start / {show = 0}
+    show || /tests passed|^No tests were found|^Total Test time/' "$folder/$name.log" >&2
+  if [ "$code" -ne 0 ]; then say "tests failed; the log is build/$(basename "$folder")/$name.log"; fi
+  return "$code"
+}
+
+run_test() {
+  case ${1:-} in
+    --sanitize)
+      shift
+      test_sanitized "$@"
+      ;;
+    --mlx)
+      shift
+      test_mlx "$@"
+      ;;
+    *)
+      need "${build_packages[@]}" "${test_packages[@]}"
+      build test release
+      (run_ctest tests release "$@")
+      ;;
+  esac
+}
+
+# The same tests under the address and undefined-behaviour sanitizers; then the threads of the pool and of the server
+# under the thread sanitizer.
+test_sanitized() {
+  need "${build_packages[@]}" "${test_packages[@]}"
+  build asan asan
+  # The commands of the documents are those of other tests, only larger.
+  (run_ctest tests asan -E '^Docs\.' "$@")
+}
+
+test_mlx() {
+  # shellcheck source=tools/run/mlx.sh
+  . "$project/tools/run/mlx.sh"
+  need "${build_packages[@]}" libgtest-dev libgmock-dev
+  find_mlx
+  build mlx mlx --target qwen-image mlx_test families_mlx_test goldens_test cli_test
+  (run_ctest tests mlx -L '^mlx$' "$@")
+  (run_ctest tests_of_all mlx -R 'Mlx|mlx_cpu' -LE '^mlx$' "$@")
+}
