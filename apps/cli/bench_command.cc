@@ -18,7 +18,7 @@
 #include "text_table.h"
 #include "weights/model_name.h"
 
-namespace qwen_image {
+namespace qwen_image::cli {
 namespace {
 
 struct BenchOptions {
@@ -213,4 +213,4 @@ Command BenchCommand() {
       .run = [o](const Session& session) { return Run(*o, session.cancel); }};
 }
 
-}  // namespace qwen_image
+}  // namespace qwen_image::cli

@@ -14,7 +14,7 @@
 #include "parity/report/repro.h"
 #include "print.h"
 
-namespace qwen_image {
+namespace qwen_image::cli {
 namespace {
 
 struct BisectOptions {
@@ -192,4 +192,4 @@ Command BisectCommand() {
       .run = [o](const Session& session) { return Run(*o, session.debug, session.cancel); }};
 }
 
-}  // namespace qwen_image
+}  // namespace qwen_image::cli

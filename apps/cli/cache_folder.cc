@@ -1,6 +1,6 @@
 #include "cache_folder.h"
 
-namespace qwen_image {
+namespace qwen_image::cli {
 namespace {
 
 namespace fs = std::filesystem;
@@ -26,4 +26,4 @@ std::optional<fs::path> DataFolder(const std::string& name, const hub::Environme
   return folder ? std::optional(*folder / "qwen-image" / name) : std::nullopt;
 }
 
-}  // namespace qwen_image
+}  // namespace qwen_image::cli

@@ -7,7 +7,7 @@
 
 #include "hub/environment.h"
 
-namespace qwen_image {
+namespace qwen_image::cli {
 
 // What it can do without: qwen-image/prompts in XDG_CACHE_HOME or ~/.cache; nothing if neither is known.
 std::optional<std::filesystem::path> PromptCacheFolder(
@@ -17,4 +17,4 @@ std::optional<std::filesystem::path> PromptCacheFolder(
 std::optional<std::filesystem::path> DataFolder(
     const std::string& name, const hub::EnvironmentReader& environment = hub::ProcessEnvironment);
 
-}  // namespace qwen_image
+}  // namespace qwen_image::cli

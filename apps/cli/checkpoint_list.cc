@@ -5,7 +5,7 @@
 #include "parity/record/level.h"
 #include "print.h"
 
-namespace qwen_image {
+namespace qwen_image::cli {
 namespace {
 
 const char* LevelName(record::CheckpointLevel level) {
@@ -58,4 +58,4 @@ int ListCheckpoints(const GenerateOptions& options, const DebugOptions& debug, c
   return 0;
 }
 
-}  // namespace qwen_image
+}  // namespace qwen_image::cli

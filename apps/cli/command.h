@@ -14,7 +14,7 @@
 #include "options/names.h"
 #include "qwen_image/cancel.h"
 
-namespace qwen_image {
+namespace qwen_image::cli {
 
 struct DebugOptions;
 
@@ -87,4 +87,4 @@ Command PullCommand();
 Command SelftestCommand();
 Command ServeCommand();
 
-}  // namespace qwen_image
+}  // namespace qwen_image::cli

@@ -7,7 +7,7 @@
 #include "files/text.h"
 #include "print.h"
 
-namespace qwen_image {
+namespace qwen_image::cli {
 namespace {
 
 constexpr int kUsage = 2;
@@ -179,4 +179,4 @@ std::variant<const Command*, int> ParseCommandLine(const Program& program,
   return &*std::find_if(program.commands.begin(), program.commands.end(), named);
 }
 
-}  // namespace qwen_image
+}  // namespace qwen_image::cli

@@ -7,7 +7,7 @@
 
 #include "command.h"
 
-namespace qwen_image {
+namespace qwen_image::cli {
 
 struct Program {
   std::string name, summary, version, footer;
@@ -21,4 +21,4 @@ struct Program {
 std::variant<const Command*, int> ParseCommandLine(const Program& program,
                                                    const std::vector<std::string>& typed);
 
-}  // namespace qwen_image
+}  // namespace qwen_image::cli

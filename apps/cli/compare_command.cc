@@ -20,7 +20,7 @@
 #include "parity/report/tools.h"
 #include "print.h"
 
-namespace qwen_image {
+namespace qwen_image::cli {
 namespace {
 
 struct CompareCommandOptions {
@@ -285,4 +285,4 @@ Command CompareCommand() {
           .run = [o](const Session& session) { return Run(*o, session.cancel); }};
 }
 
-}  // namespace qwen_image
+}  // namespace qwen_image::cli

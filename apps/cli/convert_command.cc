@@ -13,7 +13,7 @@
 #include "progress.h"
 #include "text_table.h"
 
-namespace qwen_image {
+namespace qwen_image::cli {
 namespace {
 
 struct ConvertCommandOptions {
@@ -253,4 +253,4 @@ Command ConvertCommand() {
       .run = [o](const Session& session) { return Run(*o, session.cancel); }};
 }
 
-}  // namespace qwen_image
+}  // namespace qwen_image::cli

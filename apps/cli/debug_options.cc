@@ -1,6 +1,6 @@
 #include "debug_options.h"
 
-namespace qwen_image {
+namespace qwen_image::cli {
 
 OptionList DebugOptionList(DebugOptions& o) {
   const char* group = "Debugging";
@@ -48,4 +48,4 @@ OptionList DebugOptionList(DebugOptions& o) {
   };
 }
 
-}  // namespace qwen_image
+}  // namespace qwen_image::cli

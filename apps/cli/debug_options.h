@@ -7,7 +7,7 @@
 
 #include "command.h"
 
-namespace qwen_image {
+namespace qwen_image::cli {
 
 struct DebugOptions {
   std::string run_id;  // empty: off
@@ -23,4 +23,4 @@ struct DebugOptions {
 
 OptionList DebugOptionList(DebugOptions& options);
 
-}  // namespace qwen_image
+}  // namespace qwen_image::cli

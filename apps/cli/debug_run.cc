@@ -14,7 +14,7 @@
 #include "parity/report/tools.h"
 #include "print.h"
 
-namespace qwen_image {
+namespace qwen_image::cli {
 namespace {
 
 void CheckRunId(const std::string& run_id) {
@@ -224,4 +224,4 @@ std::optional<std::vector<int64_t>> ReferenceInputs::Ids(const std::string& chec
   return std::move(*values);
 }
 
-}  // namespace qwen_image
+}  // namespace qwen_image::cli

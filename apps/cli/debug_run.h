@@ -12,7 +12,7 @@
 #include "parity/record/trace.h"
 #include "qwen_image/qwen_image.h"
 
-namespace qwen_image {
+namespace qwen_image::cli {
 
 // Takes prompt and settings from the reference's manifest where the user gave none, and refuses to compare
 // runs with different ones. Throws Error kUsage.
@@ -58,4 +58,4 @@ class ReferenceInputs : public draw::ComponentInputs {
   const record::ReferenceRun& reference_;
 };
 
-}  // namespace qwen_image
+}  // namespace qwen_image::cli

@@ -3,7 +3,7 @@
 #include "draw/opened_model.h"
 #include "mlx/weight_forms.h"
 
-namespace qwen_image {
+namespace qwen_image::cli {
 namespace {
 
 Json ShareJson(const MlxWeightUse::Share& share) {
@@ -29,4 +29,4 @@ Json WeightsJson(const Pipeline& pipeline) {
           {"decoded", ShareJson(use.decoded)}};
 }
 
-}  // namespace qwen_image
+}  // namespace qwen_image::cli

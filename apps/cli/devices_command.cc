@@ -9,7 +9,7 @@
 #include "text_style.h"
 #include "text_table.h"
 
-namespace qwen_image {
+namespace qwen_image::cli {
 namespace {
 
 struct DevicesOptions {
@@ -67,4 +67,4 @@ Command DevicesCommand() {
           .run = [o](const Session&) { return Run(*o); }};
 }
 
-}  // namespace qwen_image
+}  // namespace qwen_image::cli

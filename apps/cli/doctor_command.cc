@@ -14,7 +14,7 @@
 #include "text_style.h"
 #include "text_table.h"
 
-namespace qwen_image {
+namespace qwen_image::cli {
 namespace {
 
 struct DoctorOptions {
@@ -196,4 +196,4 @@ Command DoctorCommand() {
       .run = [o](const Session& session) { return Run(*o, session.cancel); }};
 }
 
-}  // namespace qwen_image
+}  // namespace qwen_image::cli

@@ -19,7 +19,7 @@
 #include "progress.h"
 #include "weights/model_name.h"
 
-namespace qwen_image {
+namespace qwen_image::cli {
 namespace {
 
 using Clock = std::chrono::steady_clock;
@@ -233,4 +233,4 @@ Command EditCommand() {
   return command;
 }
 
-}  // namespace qwen_image
+}  // namespace qwen_image::cli

@@ -15,7 +15,7 @@
 #include "options/field.h"
 #include "qwen_image/image_file.h"
 
-namespace qwen_image {
+namespace qwen_image::cli {
 namespace {
 
 // The whole file, which may also be a pipe such as /dev/stdin.
@@ -183,4 +183,4 @@ void NoteTransparent(const JobPlan& plan, const Pipeline& pipeline, const Note& 
   for (const std::string& file : plan.transparent) note(fmt::format("{}: {}", file, kOnWhiteNote));
 }
 
-}  // namespace qwen_image
+}  // namespace qwen_image::cli

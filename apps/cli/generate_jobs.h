@@ -9,7 +9,7 @@
 #include "generate_options.h"
 #include "qwen_image/qwen_image.h"
 
-namespace qwen_image {
+namespace qwen_image::cli {
 
 struct Job {
   std::string prompt;
@@ -38,4 +38,4 @@ JobPlan PlanJobs(const GenerateOptions& options, const Note& note);
 // Tells what a model without alpha does with transparent pictures.
 void NoteTransparent(const JobPlan& plan, const Pipeline& pipeline, const Note& note);
 
-}  // namespace qwen_image
+}  // namespace qwen_image::cli

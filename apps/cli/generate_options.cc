@@ -4,7 +4,7 @@
 #include "model_options.h"
 #include "options/text_form.h"
 
-namespace qwen_image {
+namespace qwen_image::cli {
 namespace {
 
 using options::Field;
@@ -146,4 +146,4 @@ OptionList GenerateOptionList(GenerateOptions& o) {
          ReportingOptions(o);
 }
 
-}  // namespace qwen_image
+}  // namespace qwen_image::cli

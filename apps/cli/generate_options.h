@@ -13,7 +13,7 @@
 #include "machine_options.h"
 #include "qwen_image/qwen_image.h"
 
-namespace qwen_image {
+namespace qwen_image::cli {
 
 constexpr int64_t kMaxPictures = 10000;  // of one run
 
@@ -46,4 +46,4 @@ struct GenerateOptions {
 // All options of generate and edit. `edit` says which of the two it is.
 OptionList GenerateOptionList(GenerateOptions& options);
 
-}  // namespace qwen_image
+}  // namespace qwen_image::cli

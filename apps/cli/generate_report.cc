@@ -10,7 +10,7 @@
 #include "print.h"
 #include "progress.h"
 
-namespace qwen_image {
+namespace qwen_image::cli {
 namespace {
 
 double SecondsPerStep(const Picture& p) {
@@ -136,4 +136,4 @@ void PrintJson(const Job& job, const Picture& p, Json record, const StartSeconds
   Print(stdout, "{}\n", draw::RecordText(record));
 }
 
-}  // namespace qwen_image
+}  // namespace qwen_image::cli

@@ -5,7 +5,7 @@
 #include "generate_jobs.h"
 #include "qwen_image/qwen_image.h"
 
-namespace qwen_image {
+namespace qwen_image::cli {
 
 // The summary must not end up inside a picture that goes to stdout.
 bool IsStandardOutput(const std::filesystem::path& output);
@@ -20,4 +20,4 @@ struct StartSeconds {
 void PrintJson(const Job& job, const Picture& picture, Json record, const StartSeconds& start,
                const Pipeline& pipeline);
 
-}  // namespace qwen_image
+}  // namespace qwen_image::cli

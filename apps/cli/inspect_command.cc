@@ -12,7 +12,7 @@
 #include "print.h"
 #include "progress.h"
 
-namespace qwen_image {
+namespace qwen_image::cli {
 namespace {
 
 struct InspectCommandOptions {
@@ -172,4 +172,4 @@ Command InspectCommand() {
       .run = [o](const Session& session) { return Run(*o, session.cancel); }};
 }
 
-}  // namespace qwen_image
+}  // namespace qwen_image::cli

@@ -4,7 +4,7 @@
 
 #include "inspect_report.h"
 
-namespace qwen_image {
+namespace qwen_image::cli {
 namespace {
 
 Json NumberOrText(double value) {  // JSON has no NaN and no infinity
@@ -133,4 +133,4 @@ Json WeightDiffJson(const inspect::WeightDiff& diff, double tolerance) {
           {"components", std::move(components)}};
 }
 
-}  // namespace qwen_image
+}  // namespace qwen_image::cli

@@ -11,7 +11,7 @@
 #include "text_table.h"
 #include "weight_tree.h"
 
-namespace qwen_image {
+namespace qwen_image::cli {
 namespace {
 
 constexpr size_t kWidth = 110;
@@ -320,4 +320,4 @@ std::string InspectionText(const inspect::Inspection& inspection, const InspectR
          counts + ".\n";
 }
 
-}  // namespace qwen_image
+}  // namespace qwen_image::cli

@@ -9,7 +9,7 @@
 #include "inspect/inspected.h"
 #include "text_style.h"
 
-namespace qwen_image {
+namespace qwen_image::cli {
 
 enum class WeightOrder { kName, kBytes, kStd, kMax, kZeros, kError };
 
@@ -31,4 +31,4 @@ Json WeightDiffJson(const inspect::WeightDiff& diff, double tolerance);
 // The findings, the worst first, wrapped to a terminal's width.
 std::string FindingsText(const std::vector<Finding>& findings, const InspectReportOptions& options);
 
-}  // namespace qwen_image
+}  // namespace qwen_image::cli

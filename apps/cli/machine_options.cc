@@ -2,7 +2,7 @@
 
 #include "core/threads.h"
 
-namespace qwen_image {
+namespace qwen_image::cli {
 
 Precision MachineOptions::PrecisionInUse() const {
   return precision.value_or(device == Device::kMlxCpu ? Precision::kExact : Precision::kFast);
@@ -48,4 +48,4 @@ OptionList MachineOptionList(MachineOptions& o) {
           IgnoreMemoryOption(o.ignore_memory, group)};
 }
 
-}  // namespace qwen_image
+}  // namespace qwen_image::cli

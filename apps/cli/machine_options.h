@@ -6,7 +6,7 @@
 #include "command.h"
 #include "qwen_image/qwen_image.h"
 
-namespace qwen_image {
+namespace qwen_image::cli {
 
 struct MachineOptions {
   std::optional<Precision> precision;
@@ -26,4 +26,4 @@ Option IgnoreMemoryOption(bool& ignore, const char* group = "");
 // All of them, in the group "Machine".
 OptionList MachineOptionList(MachineOptions& options);
 
-}  // namespace qwen_image
+}  // namespace qwen_image::cli

@@ -15,7 +15,7 @@
 #include "qwen_image/qwen_image.h"
 #include "qwen_image/truncation_guard.h"
 
-namespace qwen_image {
+namespace qwen_image::cli {
 namespace {
 
 CancelFlag interrupted;
@@ -87,26 +87,26 @@ int Main(int argc, char** argv) {
 }
 
 }  // namespace
-}  // namespace qwen_image
+}  // namespace qwen_image::cli
 
 int main(int argc, char** argv) {
   using qwen_image::ErrorKind;
-  qwen_image::OpenStandardStreams();
-  std::signal(SIGINT, qwen_image::OnInterrupt);
-  std::signal(SIGTERM, qwen_image::OnInterrupt);
+  qwen_image::cli::OpenStandardStreams();
+  std::signal(SIGINT, qwen_image::cli::OnInterrupt);
+  std::signal(SIGTERM, qwen_image::cli::OnInterrupt);
   std::signal(SIGPIPE, SIG_IGN);         // a closed stdout must not lose the picture
   std::signal(SIGXFSZ, SIG_IGN);         // a file that may not grow is an error as others are
   qwen_image::InstallTruncationGuard();  // and so is a model that shrinks while it is in use
   try {
-    return qwen_image::Main(argc, argv);
+    return qwen_image::cli::Main(argc, argv);
   } catch (const qwen_image::Error& error) {
-    qwen_image::Print(stderr, "qwen-image: {}\n", error.message());
-    return qwen_image::ExitCode(error.kind());
+    qwen_image::cli::Print(stderr, "qwen-image: {}\n", error.message());
+    return qwen_image::cli::ExitCode(error.kind());
   } catch (const std::bad_alloc&) {
-    qwen_image::Print(stderr, "qwen-image: out of memory\n");
-    return qwen_image::ExitCode(ErrorKind::kOutOfMemory);
+    qwen_image::cli::Print(stderr, "qwen-image: out of memory\n");
+    return qwen_image::cli::ExitCode(ErrorKind::kOutOfMemory);
   } catch (const std::exception& error) {
-    qwen_image::Print(stderr, "qwen-image: internal error: {}\n", error.what());
-    return qwen_image::ExitCode(ErrorKind::kInternal);
+    qwen_image::cli::Print(stderr, "qwen-image: internal error: {}\n", error.what());
+    return qwen_image::cli::ExitCode(ErrorKind::kInternal);
   }
 }

@@ -13,7 +13,7 @@
 #include "hub/cache.h"
 #include "hub/environment.h"
 
-namespace qwen_image {
+namespace qwen_image::cli {
 namespace {
 
 namespace fs = std::filesystem;
@@ -131,4 +131,4 @@ std::string ModelArguments(const ModelFiles& files) {
   return text;
 }
 
-}  // namespace qwen_image
+}  // namespace qwen_image::cli

@@ -6,7 +6,7 @@
 #include "command.h"
 #include "qwen_image/model_files.h"
 
-namespace qwen_image {
+namespace qwen_image::cli {
 
 OptionList ModelOptionList(ModelFiles& files);
 
@@ -17,4 +17,4 @@ ModelFiles FindModel(ModelFiles named);
 // The options that name these files, for a command to be typed again.
 std::string ModelArguments(const ModelFiles& files);
 
-}  // namespace qwen_image
+}  // namespace qwen_image::cli

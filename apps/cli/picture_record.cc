@@ -10,7 +10,7 @@
 #include "weights/config_reader.h"
 #include "weights/model_name.h"
 
-namespace qwen_image {
+namespace qwen_image::cli {
 namespace {
 
 // Pictures without a record of it are from before there was a choice.
@@ -136,4 +136,4 @@ void FillFromPicture(const std::filesystem::path& picture, GenerateOptions& o) {
   if (!o.machine.precision) o.machine.precision = RecordedPrecision(record);
 }
 
-}  // namespace qwen_image
+}  // namespace qwen_image::cli

@@ -10,7 +10,7 @@
 #include "generate_options.h"
 #include "qwen_image/qwen_image.h"
 
-namespace qwen_image {
+namespace qwen_image::cli {
 
 // Where a record holds Pipeline::RunId, if the run could be resumed.
 inline constexpr const char* kRunKey = "run";
@@ -25,4 +25,4 @@ Json RecordOfDrawn(const std::filesystem::path& picture, const std::string& run_
 // Fills in from the picture's metadata what the user did not say himself. Throws Error kBadInput.
 void FillFromPicture(const std::filesystem::path& picture, GenerateOptions& options);
 
-}  // namespace qwen_image
+}  // namespace qwen_image::cli

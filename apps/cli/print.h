@@ -7,7 +7,7 @@
 #include <cstdio>
 #include <string>
 
-namespace qwen_image {
+namespace qwen_image::cli {
 
 // Whether a full disk has swallowed something that was printed to stdout. Commands whose whole result is what
 // they print fail then; a reader that went away (a closed pipe) is no loss.
@@ -22,4 +22,4 @@ void Print(std::FILE* stream, fmt::format_string<Args...> format, Args&&... args
   if (!written && stream == stdout && errno == ENOSPC) stdout_was_lost = true;
 }
 
-}  // namespace qwen_image
+}  // namespace qwen_image::cli

@@ -7,7 +7,7 @@
 
 #include "print.h"
 
-namespace qwen_image {
+namespace qwen_image::cli {
 namespace {
 
 constexpr auto kBarInterval = std::chrono::milliseconds(100);
@@ -101,4 +101,4 @@ void ProgressPrinter::Clear() {
   bar_shown_ = false;
 }
 
-}  // namespace qwen_image
+}  // namespace qwen_image::cli

@@ -6,7 +6,7 @@
 
 #include "qwen_image/qwen_image.h"
 
-namespace qwen_image {
+namespace qwen_image::cli {
 
 class ProgressPrinter {
  public:
@@ -38,4 +38,4 @@ class ProgressPrinter {
 
 std::string HumanSeconds(double seconds);  // "0.42 s", "12 s", "3 min 05 s", "2 h 10 min"
 
-}  // namespace qwen_image
+}  // namespace qwen_image::cli

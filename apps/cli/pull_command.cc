@@ -12,7 +12,7 @@
 #include "progress.h"
 #include "text_table.h"
 
-namespace qwen_image {
+namespace qwen_image::cli {
 namespace {
 
 struct PullCommandOptions {
@@ -208,4 +208,4 @@ Command PullCommand() {
           .run = [o](const Session& session) { return Run(*o, session.cancel); }};
 }
 
-}  // namespace qwen_image
+}  // namespace qwen_image::cli

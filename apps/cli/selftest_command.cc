@@ -22,7 +22,7 @@
 #include "selftest_report.h"
 #include "weights/model_name.h"
 
-namespace qwen_image {
+namespace qwen_image::cli {
 namespace {
 
 struct SelftestOptions {
@@ -212,4 +212,4 @@ Command SelftestCommand() {
       .run = [o](const Session& session) { return Run(*o, session.cancel); }};
 }
 
-}  // namespace qwen_image
+}  // namespace qwen_image::cli

@@ -15,7 +15,7 @@
 #include "progress.h"
 #include "text_table.h"
 
-namespace qwen_image {
+namespace qwen_image::cli {
 namespace {
 
 // With bfloat16 activations every product rounds its inputs to 8 bits, which alone is an NMSE of 1e-6. About
@@ -185,4 +185,4 @@ Json SelftestJson(const SelftestResult& r) {
   return json;
 }
 
-}  // namespace qwen_image
+}  // namespace qwen_image::cli

@@ -8,7 +8,7 @@
 #include "parity/compare/result.h"
 #include "text_style.h"
 
-namespace qwen_image {
+namespace qwen_image::cli {
 
 // All tensors of a stage, each computed from the CPU's inputs.
 struct SelftestStage {
@@ -44,4 +44,4 @@ struct SelftestResult {
 std::string SelftestText(const SelftestResult& result, const TextStyle& style);
 Json SelftestJson(const SelftestResult& result);
 
-}  // namespace qwen_image
+}  // namespace qwen_image::cli

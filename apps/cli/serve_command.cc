@@ -19,7 +19,7 @@
 #include "server/service.h"
 #include "weights/model_name.h"
 
-namespace qwen_image {
+namespace qwen_image::cli {
 namespace {
 
 struct ServeOptions {
@@ -171,4 +171,4 @@ Command ServeCommand() {
           .run = [o](const Session& session) { return Run(*o, session.cancel); }};
 }
 
-}  // namespace qwen_image
+}  // namespace qwen_image::cli

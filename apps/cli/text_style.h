@@ -7,7 +7,7 @@
 #include <string>
 #include <string_view>
 
-namespace qwen_image {
+namespace qwen_image::cli {
 
 class TextStyle {
  public:
@@ -32,4 +32,4 @@ class TextStyle {
   bool coloured_;
 };
 
-}  // namespace qwen_image
+}  // namespace qwen_image::cli

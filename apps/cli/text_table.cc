@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
-namespace qwen_image {
+namespace qwen_image::cli {
 namespace {
 
 std::string Scaled(double value, const std::vector<const char*>& units) {
@@ -92,4 +92,4 @@ std::string HumanCount(int64_t count) {
 
 std::string ShortNumber(double number) { return fmt::format("{:.3g}", number); }
 
-}  // namespace qwen_image
+}  // namespace qwen_image::cli

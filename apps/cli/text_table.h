@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-namespace qwen_image {
+namespace qwen_image::cli {
 
 size_t DisplayWidth(std::string_view text);  // characters, for text without wide ones
 
@@ -33,4 +33,4 @@ std::string HumanBytes(int64_t bytes);   // "512 B", "4.99 MB", "40.9 GB"
 std::string HumanCount(int64_t count);   // "12", "2.48 M", "20.4 B"
 std::string ShortNumber(double number);  // three digits: "-0.000138", "1.2e-08"
 
-}  // namespace qwen_image
+}  // namespace qwen_image::cli

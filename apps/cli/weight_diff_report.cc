@@ -8,7 +8,7 @@
 #include "text_table.h"
 #include "weights/names.h"
 
-namespace qwen_image {
+namespace qwen_image::cli {
 namespace {
 
 constexpr size_t kRows = 20;  // unless more are asked for
@@ -144,4 +144,4 @@ std::string WeightDiffText(const inspect::WeightDiff& diff, const InspectReportO
   return text + options.style.Green(options.tolerance > 0 ? "Equal within the tolerance.\n" : "Equal.\n");
 }
 
-}  // namespace qwen_image
+}  // namespace qwen_image::cli

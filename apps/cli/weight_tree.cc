@@ -9,7 +9,7 @@
 #include "files/text.h"
 #include "weights/names.h"
 
-namespace qwen_image {
+namespace qwen_image::cli {
 namespace {
 
 // Orders 2 before 10.
@@ -109,4 +109,4 @@ std::vector<WeightTreeNode> BuildWeightTree(const inspect::InspectedComponent& c
   return Folder(full).Children(root, &signature);
 }
 
-}  // namespace qwen_image
+}  // namespace qwen_image::cli

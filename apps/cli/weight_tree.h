@@ -6,7 +6,7 @@
 
 #include "inspect/inspected.h"
 
-namespace qwen_image {
+namespace qwen_image::cli {
 
 struct WeightTreeNode {
   std::string label;                     // a part of the name, or "{0…59}", or several parts with dots
@@ -20,4 +20,4 @@ struct WeightTreeNode {
 // own.
 std::vector<WeightTreeNode> BuildWeightTree(const inspect::InspectedComponent& component, bool full);
 
-}  // namespace qwen_image
+}  // namespace qwen_image::cli
