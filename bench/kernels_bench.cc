@@ -4,8 +4,7 @@
 //
 //   ./run bench                                       everything, one line a case, the best of three
 //   kernels_bench --benchmark_filter=Attention        one family
-//   kernels_bench --instruction-set=AVX2              as on a machine that has nothing better (also: SSE4,
-//   EMU128)
+//   kernels_bench --instruction-set=avx2              as on a machine that has nothing better
 //
 // "% peak" goes by the clock on the wall. "cpu %" is the same by processor time, of all threads together and
 // against a peak that is measured beside every run: it stays true when other programs use the machine, and on
@@ -25,12 +24,13 @@
 
 #include "core/tensor.h"
 #include "core/threads.h"
-#include "hwy/targets.h"
 #include "kernels/int8/attention.h"
 #include "kernels/int8/matmul.h"
 #include "kernels/interface.h"
 #include "kernels/mlx_groups.h"
 #include "peak.h"
+#include "qwen_image/error.h"
+#include "qwen_image/instruction_set.h"
 
 namespace qwen_image {
 namespace {
@@ -365,29 +365,6 @@ class TableReporter : public benchmark::BenchmarkReporter {
   }
 };
 
-// The 8-bit kernel of that instruction set: those of AVX-512 are the best, the one of AVX2 is named like it,
-// and all others do without.
-void UseInt8Kernel(std::string_view instruction_set) {
-  if (instruction_set == "AVX3") return;
-  const Int8Kernel* chosen = Int8Kernels().back();
-  for (const Int8Kernel* kernel : Int8Kernels()) {
-    if (kernel->name == instruction_set) chosen = kernel;
-  }
-  ChooseInt8KernelForTest(chosen);
-}
-
-// Leaves the kernels nothing better than the named instruction set; false: unknown or not on this machine.
-bool UseInstructionSet(std::string_view name) {
-  for (int64_t target : hwy::SupportedAndGeneratedTargets()) {
-    if (name != hwy::TargetName(target)) continue;
-    hwy::DisableTargets(target - 1);  // the better a target, the lower its bit
-    UseInt8Kernel(name);
-    return true;
-  }
-  std::fprintf(stderr, "this machine and build have no instruction set %s\n", std::string(name).c_str());
-  return false;
-}
-
 // Takes our own flag out of the arguments, as benchmark::Initialize does with its own.
 bool ReadInstructionSet(int* argc, char** argv) {
   constexpr std::string_view kFlag = "--instruction-set=";
@@ -396,7 +373,13 @@ bool ReadInstructionSet(int* argc, char** argv) {
     if (!argument.starts_with(kFlag)) continue;
     std::copy(argv + i + 1, argv + *argc, argv + i);
     --*argc;
-    return UseInstructionSet(argument.substr(kFlag.size()));
+    try {
+      UseInstructionSet(std::string(argument.substr(kFlag.size())));
+    } catch (const Error& error) {
+      std::fprintf(stderr, "%s\n", error.message().c_str());
+      return false;
+    }
+    return true;
   }
   return true;
 }

@@ -151,8 +151,8 @@ int Run(const BenchOptions& o, const CancelFlag& cancel) {
   const std::string_view device = NameOf(pipeline.device());
   const std::string_view precision_name = NameOf(o.machine.PrecisionInUse());
   if (!o.json)
-    Print(stdout, "{} on {}, {}; loaded in {}\n", Printable(ModelName(model)), device, precision_name,
-          Duration(load));
+    Print(stdout, "{} on {}{}, {}; loaded in {}\n", Printable(ModelName(model)), device,
+          KernelsNote(pipeline), precision_name, Duration(load));
   std::vector<Line> lines;
   for (const GenerateRequest& request : requests) lines.push_back(DrawOne(pipeline, request, o, cancel));
 
@@ -164,9 +164,15 @@ int Run(const BenchOptions& o, const CancelFlag& cancel) {
           note.empty() ? "" : fmt::format("weights: {}\n", note));
     return 0;
   }
-  Json json = {{"model", ModelName(model)},        {"device", device},         {"precision", precision_name},
-               {"threads", pipeline.threads()},    {"load_seconds", load},     {"peak_memory_bytes", peak},
-               {"weights", WeightsJson(pipeline)}, {"pictures", Json::array()}};
+  Json json = {{"model", ModelName(model)},
+               {"device", device},
+               {"precision", precision_name},
+               {"threads", pipeline.threads()},
+               {"load_seconds", load},
+               {"peak_memory_bytes", peak},
+               {"weights", WeightsJson(pipeline)},
+               {"kernels", KernelsJson(pipeline)},
+               {"pictures", Json::array()}};
   for (const Line& line : lines) json["pictures"].push_back(JsonOf(line, full_size));
   Print(stdout, "{}\n", json.dump(1, ' ', false, Json::error_handler_t::replace));
   return 0;
@@ -197,6 +203,7 @@ Command BenchCommand() {
               {.names = "--cfg",
                .target = &o->cfg,
                .help = "Guidance scale; above 1 a step takes twice the time (default: 1)"},
+              InstructionSetOption(),
               ThreadsOption(o->machine.threads),
               IgnoreMemoryOption(o->machine.ignore_memory),
               {.names = "--json", .target = &o->json, .help = "Print one JSON object"},

@@ -1,6 +1,10 @@
 #include "device_report.h"
 
+#include <fmt/format.h>
+
 #include "draw/opened_model.h"
+#include "kernels/int8/tile.h"
+#include "kernels/interface.h"
 #include "mlx/weight_forms.h"
 
 namespace qwen_image::cli {
@@ -27,6 +31,16 @@ Json WeightsJson(const Pipeline& pipeline) {
   return {{"as_in_file", ShareJson(use.as_in_file)},
           {"regrouped", ShareJson(use.regrouped)},
           {"decoded", ShareJson(use.decoded)}};
+}
+
+std::string KernelsNote(const Pipeline& pipeline) {
+  if (pipeline.device() != Device::kCpu) return "";
+  return fmt::format(" ({}, 8-bit products {})", InstructionSet(), ChosenInt8Kernel().name);
+}
+
+Json KernelsJson(const Pipeline& pipeline) {
+  if (pipeline.device() != Device::kCpu) return nullptr;
+  return {{"floats", InstructionSet()}, {"int8", ChosenInt8Kernel().name}};
 }
 
 }  // namespace qwen_image::cli

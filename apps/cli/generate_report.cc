@@ -124,6 +124,7 @@ void PrintJson(const Job& job, const Picture& p, Json record, const StartSeconds
   if (p.source) record["source"] = SourceJson(p);
   if (!p.notes.empty()) record["notes"] = p.notes;
   record["threads"] = pipeline.threads();
+  if (Json kernels = KernelsJson(pipeline); !kernels.is_null()) record["kernels"] = std::move(kernels);
   if (Json weights = WeightsJson(pipeline); !weights.is_null()) record["weights"] = std::move(weights);
   record["seconds"] = {{"load", start.load},
                        {"encode_prompt", p.seconds.encode_prompt},

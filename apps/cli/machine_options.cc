@@ -1,6 +1,7 @@
 #include "machine_options.h"
 
 #include "core/threads.h"
+#include "qwen_image/instruction_set.h"
 
 namespace qwen_image::cli {
 
@@ -25,6 +26,16 @@ Option DeviceOption(MachineOptions& o, const char* group) {
       group);
 }
 
+Option InstructionSetOption(const char* group) {
+  std::vector<std::string> names = InstructionSets();
+  names.insert(names.begin(), "auto");
+  return {.names = "--instruction-set",
+          .target = [](const std::string& name) { UseInstructionSet(name); },
+          .help = "Use no better one on the CPU, to compare machines (default: auto, all that there is)",
+          .group = group,
+          .one_of = std::move(names)};
+}
+
 Option ThreadsOption(int& threads, const char* group, const char* help) {
   return {
       .names = "-t,--threads", .target = &threads, .help = help, .group = group, .range = {{1, kMaxThreads}}};
@@ -44,7 +55,7 @@ OptionList MachineOptionList(MachineOptions& o) {
               "How layers with quantized weights are computed. fast (the default): with inputs of 8 bits, or "
               "16 where 8 are too few; exact: in fp32, several times slower. Other layers are always exact",
               group),
-          DeviceOption(o, group), ThreadsOption(o.threads, group),
+          DeviceOption(o, group), InstructionSetOption(group), ThreadsOption(o.threads, group),
           IgnoreMemoryOption(o.ignore_memory, group)};
 }
 

@@ -20,6 +20,8 @@ struct MachineOptions {
 };
 
 Option DeviceOption(MachineOptions& options, const char* group = "");
+// Takes effect as it is read: the choice is the process's.
+Option InstructionSetOption(const char* group = "");
 Option ThreadsOption(int& threads, const char* group = "",
                      const char* help = "Threads (default: all processors)");
 Option IgnoreMemoryOption(bool& ignore, const char* group = "");

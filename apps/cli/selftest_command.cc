@@ -186,6 +186,7 @@ OptionList OptionsOf(SelftestOptions& o) {
               .target = &o.steps,
               .help = "Denoising steps (default: 4)",
               .range = {{1, 1000}}},
+             InstructionSetOption(),
              ThreadsOption(o.machine.threads, "", "Threads of the CPU's run (default: all processors)"),
              {.names = "--json", .target = &o.json, .help = "Print one JSON object"},
              {.names = "-q,--quiet", .target = &o.quiet, .help = "No progress on stderr"}};

@@ -49,6 +49,11 @@ QWEN_IMAGE_API const char* qwen_image_version(void);
  */
 QWEN_IMAGE_API void qwen_image_install_truncation_guard(void);
 
+/* Computes with nothing better than this instruction set, in the whole process: "avx2", ..., or "auto", all
+ * that there is. QWEN_IMAGE_USAGE where the machine cannot run it; the message names those it can. To be
+ * called while nothing is drawn. */
+QWEN_IMAGE_API qwen_image_status qwen_image_use_instruction_set(const char* name);
+
 /* How a model is opened; for what is not set, as PipelineOptions and ModelFiles in qwen_image.h have it. */
 typedef struct qwen_image_options qwen_image_options;
 

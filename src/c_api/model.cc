@@ -9,6 +9,7 @@
 #include "files/colour.h"
 #include "options/names.h"
 #include "qwen_image/c_api.h"
+#include "qwen_image/instruction_set.h"
 #include "qwen_image/truncation_guard.h"
 
 using qwen_image::CancelFlag;
@@ -91,6 +92,10 @@ std::optional<qwen_image_alignment> AlignmentOf(const qwen_image::Picture& pictu
 }  // namespace
 
 const char* qwen_image_version(void) { return qwen_image::Version(); }
+
+qwen_image_status qwen_image_use_instruction_set(const char* name) {
+  return Guarded([&] { qwen_image::UseInstructionSet(NeedText(name, "name")); });
+}
 
 void qwen_image_install_truncation_guard(void) { qwen_image::InstallTruncationGuard(); }
 

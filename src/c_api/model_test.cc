@@ -15,6 +15,7 @@
 #include "files/testing.h"
 #include "qwen_image/c_api.h"
 #include "qwen_image/image_file.h"
+#include "qwen_image/instruction_set.h"
 #include "qwen_image/qwen_image.h"
 
 extern "C" int64_t StepsSeenFromC(const char* model);  // c99_check.c
@@ -110,6 +111,14 @@ TEST(CApi, KnowsTheModel) {
   EXPECT_EQ(qwen_image_pipeline_defaults(pipeline.get(), nullptr, nullptr, nullptr, nullptr), QWEN_IMAGE_OK);
   EXPECT_EQ(qwen_image_pipeline_variant(pipeline.get()), same.variant());
   EXPECT_STREQ(qwen_image_version(), Version());
+}
+
+TEST(CApi, KeepsToAnInstructionSet) {
+  EXPECT_EQ(qwen_image_use_instruction_set(InstructionSets().back().c_str()), QWEN_IMAGE_OK);
+  EXPECT_EQ(qwen_image_use_instruction_set("avx1024"), QWEN_IMAGE_USAGE);
+  EXPECT_THAT(qwen_image_last_error(), testing::HasSubstr(InstructionSets().back()));
+  EXPECT_EQ(qwen_image_use_instruction_set(nullptr), QWEN_IMAGE_USAGE);
+  EXPECT_EQ(qwen_image_use_instruction_set("auto"), QWEN_IMAGE_OK);
 }
 
 TEST(CApi, OptionsReachTheModel) {

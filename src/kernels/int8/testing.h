@@ -22,10 +22,10 @@ template <class Body>
 void ForEachKernel(const Body& body) {
   for (const Int8Kernel* kernel : Int8Kernels()) {
     SCOPED_TRACE(kernel->name);
-    ChooseInt8KernelForTest(kernel);
+    ChooseInt8Kernel(kernel);
     body();
   }
-  ChooseInt8KernelForTest(nullptr);
+  ChooseInt8Kernel(nullptr);
 }
 
 inline std::vector<std::byte> RandomBytes(size_t count, uint32_t seed) {

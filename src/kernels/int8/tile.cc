@@ -41,7 +41,7 @@ void AddKernels(std::vector<const Int8Kernel*>& kernels) {
 void AddKernels(std::vector<const Int8Kernel*>&) {}
 #endif
 
-std::atomic<const Int8Kernel*> chosen_for_test = nullptr;
+std::atomic<const Int8Kernel*> chosen = nullptr;
 
 }  // namespace
 
@@ -56,10 +56,10 @@ std::span<const Int8Kernel* const> Int8Kernels() {
 }
 
 const Int8Kernel& ChosenInt8Kernel() {
-  const Int8Kernel* const kernel = chosen_for_test.load();
+  const Int8Kernel* const kernel = chosen.load();
   return kernel ? *kernel : *Int8Kernels().front();
 }
 
-void ChooseInt8KernelForTest(const Int8Kernel* kernel) { chosen_for_test.store(kernel); }
+void ChooseInt8Kernel(const Int8Kernel* kernel) { chosen.store(kernel); }
 
 }  // namespace qwen_image

@@ -67,9 +67,9 @@ struct Int8Kernel {
 // Those that were compiled and that this machine can run, the fastest first; the last is plain C++.
 std::span<const Int8Kernel* const> Int8Kernels();
 
-// The one in use: the first of Int8Kernels() unless a test says otherwise.
+// The one in use: the first of Int8Kernels() unless another was chosen.
 const Int8Kernel& ChosenInt8Kernel();
-void ChooseInt8KernelForTest(const Int8Kernel* kernel);  // null: back to the first
+void ChooseInt8Kernel(const Int8Kernel* kernel);  // null: back to the first
 
 extern const Int8Kernel kInt8Portable;
 #if defined(__x86_64__)
