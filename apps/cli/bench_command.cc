@@ -14,6 +14,7 @@
 #include "machine_options.h"
 #include "model_options.h"
 #include "print.h"
+#include "profile_report.h"
 #include "progress.h"
 #include "text_table.h"
 #include "weights/model_name.h"
@@ -27,7 +28,7 @@ struct BenchOptions {
   std::vector<int64_t> steps;
   double cfg = 1;
   MachineOptions machine;
-  bool json = false, quiet = false;
+  bool json = false, quiet = false, profile = false;
 };
 
 // What another port of the 20-billion model reports for an M3 Max, with 4-bit weights and without guidance:
@@ -42,6 +43,7 @@ struct Line {
   Picture picture;
   double total = 0;           // from the request to the pixels
   int64_t device_memory = 0;  // MLX's peak
+  Profile profile = {};       // empty unless asked for
 };
 
 bool IsFullSize(const Pipeline& pipeline) { return draw::ModelOf(pipeline).model->published_size(); }
@@ -90,8 +92,10 @@ Line DrawOne(const Pipeline& pipeline, const GenerateRequest& request, const Ben
                            fmt::format("{}x{}, {} steps: ", *request.width, *request.height, *request.steps));
   ResetPeakDeviceMemory();
   const auto start = std::chrono::steady_clock::now();
-  Line line{pipeline.Generate(
-      request, {.on_progress = [&](const Progress& p) { progress.Update(p); }, .cancel = &cancel})};
+  Line line;
+  line.picture = pipeline.Generate(request, {.on_progress = [&](const Progress& p) { progress.Update(p); },
+                                             .cancel = &cancel,
+                                             .profile = o.profile ? &line.profile : nullptr});
   line.total = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   line.device_memory = PeakDeviceMemory();
   return line;
@@ -116,6 +120,11 @@ std::string TextOf(const std::vector<Line>& lines, bool full_size) {
   }
   std::string text;
   for (const std::string& row : table.Lines()) text += row + "\n";
+  for (const Line& line : lines) {
+    if (!line.profile.components().empty())
+      text += fmt::format("\n{}x{}:\n{}\n", line.picture.width, line.picture.height,
+                          ProfileText(line.profile, line.picture.steps_run));
+  }
   text +=
       full_size
           ? "to beat: what another MLX port reports for an M3 Max (512x512 with 4 and 20 steps, 768x768 "
@@ -128,18 +137,20 @@ std::string TextOf(const std::vector<Line>& lines, bool full_size) {
 Json JsonOf(const Line& line, bool full_size) {
   const Picture& p = line.picture;
   const FigureToBeat* figure = full_size ? FigureFor(p) : nullptr;
-  return {{"width", p.width},
-          {"height", p.height},
-          {"steps", p.steps},
-          {"seconds",
-           {{"encode_prompt", p.seconds.encode_prompt},
-            {"denoise", p.seconds.denoise},
-            {"per_step", PerStep(p)},
-            {"decode", p.seconds.decode},
-            {"total", line.total}}},
-          {"prompt_from_cache", p.prompt_from_cache},
-          {"device_memory_bytes", line.device_memory > 0 ? Json(line.device_memory) : Json()},
-          {"seconds_to_beat", figure ? Json(figure->seconds) : Json()}};
+  Json json = {{"width", p.width},
+               {"height", p.height},
+               {"steps", p.steps},
+               {"seconds",
+                {{"encode_prompt", p.seconds.encode_prompt},
+                 {"denoise", p.seconds.denoise},
+                 {"per_step", PerStep(p)},
+                 {"decode", p.seconds.decode},
+                 {"total", line.total}}},
+               {"prompt_from_cache", p.prompt_from_cache},
+               {"device_memory_bytes", line.device_memory > 0 ? Json(line.device_memory) : Json()},
+               {"seconds_to_beat", figure ? Json(figure->seconds) : Json()}};
+  if (!line.profile.components().empty()) json["profile_microseconds"] = ProfileJson(line.profile);
+  return json;
 }
 
 int Run(const BenchOptions& o, const CancelFlag& cancel) {
@@ -147,6 +158,7 @@ int Run(const BenchOptions& o, const CancelFlag& cancel) {
   const auto start = std::chrono::steady_clock::now();
   const Pipeline pipeline(model, o.machine.ForPipeline());
   const double load = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  if (o.profile) CheckCanBeProfiled(pipeline);
   const std::vector<GenerateRequest> requests = RequestsOf(o, pipeline);
   const std::string_view device = NameOf(pipeline.device());
   const std::string_view precision_name = NameOf(o.machine.PrecisionInUse());
@@ -206,6 +218,9 @@ Command BenchCommand() {
               InstructionSetOption(),
               ThreadsOption(o->machine.threads),
               IgnoreMemoryOption(o->machine.ignore_memory),
+              {.names = "--profile",
+               .target = &o->profile,
+               .help = "Also print the microseconds of each operation of each component (on the CPU)"},
               {.names = "--json", .target = &o->json, .help = "Print one JSON object"},
               {.names = "-q,--quiet", .target = &o->quiet, .help = "No progress on stderr"}},
       .footer =

@@ -16,6 +16,7 @@
 #include "model_options.h"
 #include "picture_record.h"
 #include "print.h"
+#include "profile_report.h"
 #include "progress.h"
 #include "weights/model_name.h"
 
@@ -86,7 +87,7 @@ record::RunSettings SettingsOf(const Picture& p, const GenerateOptions& o,
 }
 
 Picture DrawWatched(const Pipeline& pipeline, const GenerateRequest& request, ProgressPrinter& progress,
-                    StartSeconds& start, DebugRun& debug, const GenerateOptions& options,
+                    StartSeconds& start, DebugRun& debug, Profile& profile, const GenerateOptions& options,
                     const CancelFlag& cancel) {
   const auto on_progress = [&](const Progress& p) {
     if (p.stage == Progress::Stage::kDenoise && !start.start_to_first_step)
@@ -97,7 +98,8 @@ Picture DrawWatched(const Pipeline& pipeline, const GenerateRequest& request, Pr
     return pipeline.Generate(request, {.on_progress = on_progress,
                                        .cancel = &cancel,
                                        .checkpoints = debug.sink(),
-                                       .on_note = [&](const std::string& note) { progress.Note(note); }});
+                                       .on_note = [&](const std::string& note) { progress.Note(note); },
+                                       .profile = options.profile.empty() ? nullptr : &profile});
   } catch (const Error& error) {
     progress.Clear();
     if (error.kind() != ErrorKind::kInterrupted) debug.ReportUnfinished(options, pipeline);
@@ -142,6 +144,8 @@ int Run(GenerateOptions options, const DebugOptions& debug_options, const Cancel
   if (options.json && IsStandardOutput(jobs.front().output))
     Fail(ErrorKind::kUsage, "--json and the picture cannot both go to stdout");
 
+  if (!options.profile.empty()) CheckWritable(options.profile);
+
   // 2. Load the model and check all requests before the first is drawn.
   CheckNamedCache(options);
   const ModelFiles model = FindModel(options.model);
@@ -149,6 +153,7 @@ int Run(GenerateOptions options, const DebugOptions& debug_options, const Cancel
   const Pipeline pipeline(model, options.machine.ForPipeline(PromptCacheOf(options)));
   const double load_seconds = SecondsSince(load_start);
   NoteTransparent(plan, pipeline, print_note);
+  if (!options.profile.empty()) CheckCanBeProfiled(pipeline);
   for (const Job& job : jobs) pipeline.Check(plan.RequestOf(job));
   debug.Watch(pipeline);
   if (!debug_options.only.empty())
@@ -159,6 +164,7 @@ int Run(GenerateOptions options, const DebugOptions& debug_options, const Cancel
 
   // 3. Draw and write.
   bool passed = true;
+  Profile profile;  // of all pictures
   const auto style = ProgressPrinter::StyleFor(options.quiet);
   for (size_t i = 0; i < jobs.size(); ++i) {
     const Job& job = jobs[i];
@@ -167,7 +173,7 @@ int Run(GenerateOptions options, const DebugOptions& debug_options, const Cancel
     if (jobs.size() > 1 && !run_id.empty() && KeepDrawn(job, run_id, options)) continue;
     ProgressPrinter progress(style, jobs.size() > 1 ? fmt::format("[{}/{}] ", i + 1, jobs.size()) : "");
     StartSeconds start{.load = load_seconds, .start_to_first_step = {}};
-    const Picture picture = DrawWatched(pipeline, request, progress, start, debug, options, cancel);
+    const Picture picture = DrawWatched(pipeline, request, progress, start, debug, profile, options, cancel);
     if (i > 0) start.start_to_first_step.reset();
     progress.Clear();
     Json record = PictureRecord(picture, request, options, ModelName(model), pipeline);
@@ -182,6 +188,7 @@ int Run(GenerateOptions options, const DebugOptions& debug_options, const Cancel
     passed = debug.Finish(SettingsOf(picture, options, draw::ModelOf(pipeline).model->PipelineClass(request)),
                           options, pipeline);
   }
+  if (!options.profile.empty()) WriteProfile(options.profile, profile);
   if (!options.json) stdout_was_lost = false;  // the picture is the result, not what is said about it
   return passed ? 0 : 1;
 }

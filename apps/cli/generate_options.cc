@@ -122,11 +122,17 @@ OptionList PromptCacheOptions(GenerateOptions& o) {
 
 OptionList ReportingOptions(GenerateOptions& o) {
   const char* group = "Reporting";
-  return {{.names = "-q,--quiet", .target = &o.quiet, .help = "Print errors only", .group = group},
-          {.names = "--json",
-           .target = &o.json,
-           .help = "Print one JSON object per picture instead of the summary",
-           .group = group}};
+  return {
+      {.names = "-q,--quiet", .target = &o.quiet, .help = "Print errors only", .group = group},
+      {.names = "--json",
+       .target = &o.json,
+       .help = "Print one JSON object per picture instead of the summary",
+       .group = group},
+      {.names = "--profile",
+       .target = &o.profile,
+       .help = "Write the microseconds of each operation of each component to this file, as JSON (see also "
+               "bench --profile)",
+       .group = group}};
 }
 
 }  // namespace

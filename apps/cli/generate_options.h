@@ -37,6 +37,7 @@ struct GenerateOptions {
   bool no_prompt_cache = false;
   bool quiet = false;
   bool json = false;
+  std::filesystem::path profile;  // empty: none
 
   bool Given(std::string_view name) const { return given.contains(name); }
   // Of a setting that is data.

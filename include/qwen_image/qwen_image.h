@@ -31,6 +31,7 @@
 namespace qwen_image {
 
 class CheckpointSink;
+class Profile;
 
 // What the model's folder suggests (qwen_image.json), or the official pipeline's defaults.
 struct Defaults {
@@ -176,6 +177,7 @@ struct GenerateHooks {
   std::function<void(const std::string&)> on_note;  // what a user should know though it is no error
   // Called again and again while another thread draws with the pipeline. What it throws ends the waiting.
   std::function<void()> on_wait = {};
+  Profile* profile = nullptr;  // what takes how long is added to it; on the CPU
 };
 
 // How linear layers with quantized weights are computed: with activations in single precision, or in 8 bits

@@ -139,7 +139,7 @@ std::optional<Image> RunComponent(const Pipeline& pipeline, Component component,
   pipeline.Check(request);
   const Settings settings = impl.model.Resolve(request);
   const CancelFlag never;
-  const Compute compute{impl.bench.pool, hooks.cancel ? *hooks.cancel : never};
+  const Compute compute{impl.bench.pool, hooks.cancel ? *hooks.cancel : never, {}, hooks.profile};
   const Run run{*impl.model.model, request, settings, compute,
                 hooks.checkpoints ? Tap(hooks.checkpoints) : Tap()};
   switch (component) {

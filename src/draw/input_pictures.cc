@@ -32,6 +32,7 @@ std::string DigestOf(const VisionImages& pictures) {
 Tensor EncodePixels(const Run& run, const Tensor& pixels, size_t index) {
   const auto pictures = static_cast<int64_t>(std::max<size_t>(1, run.settings.references.size()));
   const Compute compute = run.compute.ForPass(static_cast<int64_t>(index), pictures);
+  const auto profiled = Profile::Scope::Component(run.compute.profile, "vae");
   const bool tiled = run.geometry().TilesInput(run.request.vae_tiling, {pixels.dim(3), pixels.dim(2)});
   return run.model.autoencoder().Encode(pixels, tiled, compute,
                                         run.tap.Under(fmt::format("vae.image{}/", index)));

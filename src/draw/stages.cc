@@ -68,8 +68,11 @@ EncodedText EncodeText(const Run& run, PromptMemory memory, const std::string& p
 Tensor EncodeIds(const Run& run, const EncodedPrompt& prompt, PromptRole role, VisionImages& pictures) {
   const bool negative = role == PromptRole::kNegative;
   const Conditioner& conditioner = run.model.conditioner();
-  if (pictures.any() && pictures.features.empty())
+  if (pictures.any() && pictures.features.empty()) {
+    const auto profiled = Profile::Scope::Component(run.compute.profile, "vision_encoder");
     conditioner.Embed(pictures, run.VisionPass(), run.tap.Under("text_encoder/"));
+  }
+  const auto profiled = Profile::Scope::Component(run.compute.profile, "text_encoder");
   Conditioner::OnPositions on_positions;
   if (run.tap) {
     on_positions = [&](const std::vector<int64_t>& positions) {
@@ -123,6 +126,7 @@ Denoising::Denoising(const Run& run, const EncodedText& text, const EncodedText*
 }
 
 Tensor Denoising::Velocity(const Tensor& latents, float timestep, int64_t step) {
+  const auto profiled = Profile::Scope::Component(run_.compute.profile, "transformer");
   const auto step_tap = [&](const char* suffix) {
     return run_.tap ? run_.tap.Under(fmt::format("transformer/step{:03}{}/", step, suffix)) : Tap();
   };
@@ -138,6 +142,7 @@ Tensor Denoising::Velocity(const Tensor& latents, float timestep, int64_t step) 
 Tensor DecodeLatents(const Run& run, Tensor latents) {
   run.tap("vae/pre_decode_latents", latents);
   const bool tiled = run.geometry().Tiles(run.request.vae_tiling, {run.settings.width, run.settings.height});
+  const auto profiled = Profile::Scope::Component(run.compute.profile, "vae");
   Tensor image = run.model.autoencoder().Decode(latents, tiled, run.compute, run.tap.Under("vae/"));
   run.tap("image", image);
   return image;

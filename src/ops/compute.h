@@ -1,9 +1,11 @@
-// What a stage needs to compute: threads, a flag that stops it, and a function that hears of its progress.
+// What a stage needs to compute: threads, a flag that stops it, a function that hears of its progress, and a
+// profile that gets the time of every operation.
 #pragma once
 
 #include <cstdint>
 #include <functional>
 
+#include "core/profile.h"
 #include "core/threads.h"
 #include "qwen_image/cancel.h"
 
@@ -13,13 +15,16 @@ struct Compute {
   ThreadPool& pool;
   const CancelFlag& cancel;
   std::function<void(double fraction)> on_progress = {};
+  Profile* profile = nullptr;
 
   // The same for pass `pass` of `passes` equal ones: its progress is a share of theirs.
   Compute ForPass(int64_t pass, int64_t passes) const {
     if (!on_progress) return *this;
-    return {pool, cancel, [report = on_progress, pass, passes](double fraction) {
-              report((static_cast<double>(pass) + fraction) / static_cast<double>(passes));
-            }};
+    Compute compute = *this;
+    compute.on_progress = [report = on_progress, pass, passes](double fraction) {
+      report((static_cast<double>(pass) + fraction) / static_cast<double>(passes));
+    };
+    return compute;
   }
 
   // To be called before each of a stage's `total` parts.

@@ -79,6 +79,10 @@ class CpuOps : public Ops {
   // What an operation uses of the memory that all share.
   class Memory;
 
+  // Time until its end is this operation's.
+  Profile::Scope Timed(std::string_view operation) const { return {compute_.profile, operation}; }
+  void Multiply(ConstView x, const Linear& layer, View y);
+  void Multiply(std::span<const Int8Product> products);
   void ShowAs(const Tap& tap, std::string_view name, const Shape& shape, Array& x);
   PreparedInput Prepare(const Projection& projection, Memory& memory, const Tap& tap);
   PreparedInput Prepare(ConstView x, const Linear& layer, Memory& memory);

@@ -55,12 +55,14 @@ Joint CpuOps::PartsOf(const Array& memory, std::span<const int64_t> tokens) {
 }
 
 Array CpuOps::FromHost(const Tensor& x) {
+  const Profile::Scope timed = Timed("copies");
   Array array = New(x.shape());
   std::copy_n(x.data(), x.size(), array.view.data);
   return array;
 }
 
 Tensor CpuOps::ToHost(const Array& x) {
+  const Profile::Scope timed = Timed("copies");
   Tensor host(x.shape);
   Copy(x.view, ViewOf(host));
   return host;
@@ -81,6 +83,7 @@ Array CpuOps::Cols(const Array& x, int64_t first, int64_t count) {
 }
 
 Array CpuOps::JoinRows(std::span<const Array> parts) {
+  const Profile::Scope timed = Timed("copies");
   int64_t rows = 0;
   for (const Array& part : parts) rows += part.view.rows;
   Array whole = New({1, rows, parts.front().cols()});
@@ -113,6 +116,7 @@ Array CpuOps::Reshaped(const Array& x, const Shape& shape) {
 }
 
 Array CpuOps::Reordered(const Array& x, std::span<const int64_t> order, int64_t unit) {
+  const Profile::Scope timed = Timed("copies");
   Array y = New(x.shape);
   for (size_t i = 0; i < order.size(); ++i)
     Copy(x.view.Rows(order[i] * unit, unit), y.view.Rows(static_cast<int64_t>(i) * unit, unit));
@@ -120,6 +124,7 @@ Array CpuOps::Reordered(const Array& x, std::span<const int64_t> order, int64_t 
 }
 
 Array CpuOps::Keep(const Array& x, Keeping keeping) {
+  const Profile::Scope timed = Timed("copies");
   if (keeping == Keeping::kFloat32) {
     Array kept = New(x.shape);
     compute_.pool.ParallelFor(x.view.rows, [&](int64_t i) { Copy(x.view.Rows(i, 1), kept.view.Rows(i, 1)); });
@@ -135,6 +140,7 @@ Array CpuOps::Keep(const Array& x, Keeping keeping) {
 }
 
 void CpuOps::Restore(const Array& kept, Array& x) {
+  const Profile::Scope timed = Timed("copies");
   const auto* rounded = static_cast<const RoundedValues*>(kept.values.get());
   compute_.pool.ParallelFor(x.view.rows, [&](int64_t i) {
     if (!rounded) {
@@ -163,11 +169,13 @@ void CpuOps::ShowAs(const Tap& tap, std::string_view name, const Shape& shape, A
 }
 
 void CpuOps::RmsNorm(const std::vector<float>& weight, float eps, Array& x) {
+  const Profile::Scope timed = Timed("norm");
   qwen_image::RmsNorm(x.view, weight.data(), eps, x.view, compute_.pool);
 }
 
 // One number at a time: for the few of a modulation.
 void CpuOps::Tanh(Array& x) {
+  const Profile::Scope timed = Timed("activation");
   for (int64_t i = 0; i < x.view.rows; ++i) {
     float* const row = x.view.row(i);
     std::transform(row, row + x.view.cols, row, [](float value) { return std::tanh(value); });
@@ -176,15 +184,23 @@ void CpuOps::Tanh(Array& x) {
 
 void CpuOps::LayerNorm(const std::vector<float>& weight, const std::vector<float>& bias, float eps,
                        Array& x) {
+  const Profile::Scope timed = Timed("norm");
   qwen_image::LayerNorm(x.view, weight.data(), bias.data(), eps, x.view, compute_.pool);
 }
 
-void CpuOps::Silu(Array& x) { qwen_image::Silu(x.view, x.view, compute_.pool); }
+void CpuOps::Silu(Array& x) {
+  const Profile::Scope timed = Timed("activation");
+  qwen_image::Silu(x.view, x.view, compute_.pool);
+}
 
 void CpuOps::SiluMul(const Array& up, Array& gate) {
+  const Profile::Scope timed = Timed("activation");
   qwen_image::SiluMul(gate.view, up.view, gate.view, compute_.pool);
 }
 
-void CpuOps::Add(const Array& x, Array& sum) { qwen_image::Add(sum.view, x.view, sum.view, compute_.pool); }
+void CpuOps::Add(const Array& x, Array& sum) {
+  const Profile::Scope timed = Timed("addition");
+  qwen_image::Add(sum.view, x.view, sum.view, compute_.pool);
+}
 
 }  // namespace qwen_image

@@ -84,6 +84,7 @@ void ShowInside(const AttentionInput& input, ConstView q, ConstView k, ThreadPoo
 }
 
 void CpuOps::NormAndRotate(std::span<const NormRope> inputs, const Tap& tap) {
+  const Profile::Scope timed = Timed("norm_rope");
   const auto angles_of = [](const NormRope& n) {
     return RopeAngles{n.rope->cos.view.data, n.rope->sin.view.data, static_cast<int64_t>(n.weight->size())};
   };
@@ -112,11 +113,13 @@ void CpuOps::NormAndRotate(std::span<const NormRope> inputs, const Tap& tap) {
 }
 
 void CpuOps::RotateHalves(const Rope& rope, Array& x) {
+  const Profile::Scope timed = Timed("norm_rope");
   RopeHalves(x.view, {rope.cos.view.data, rope.sin.view.data, 2 * rope.cos.cols()}, compute_.pool);
 }
 
 void CpuOps::Attend(const AttentionInput& input, Joint& out, const Tap& tap) {
   compute_.cancel.ThrowIfCancelled();
+  const Profile::Scope timed = Timed("attention");
   const ConstView q = Whole(*input.q), k = Whole(*input.k), v = Whole(*input.v);
   const View to = Whole(out);
   ShowInside(input, q, k, compute_.pool, tap);

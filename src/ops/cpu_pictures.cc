@@ -21,6 +21,7 @@ Conv3x3Shape ShapeOf(const Conv3x3Layer& layer, const Array& x) {
 }  // namespace
 
 Array CpuOps::FromPicture(const Tensor& x) {
+  const Profile::Scope timed = Timed("copies");
   const int64_t channels = x.dim(1), height = x.shape().end()[-2], width = x.shape().end()[-1];
   Array y = New({height, width, channels});
   for (int64_t c = 0; c < channels; ++c) {
@@ -30,6 +31,7 @@ Array CpuOps::FromPicture(const Tensor& x) {
 }
 
 Tensor CpuOps::ToPicture(const Array& x, Frames frames) {
+  const Profile::Scope timed = Timed("copies");
   const int64_t pixels = x.dim(0) * x.dim(1), channels = x.dim(2);
   Tensor y(frames == Frames::kOne ? Shape{1, channels, 1, x.dim(0), x.dim(1)}
                                   : Shape{1, channels, x.dim(0), x.dim(1)});
@@ -47,6 +49,7 @@ void CpuOps::ShowPicture(const Tap& tap, std::string_view name, Array& x, Frames
 }
 
 Array CpuOps::Convolve(const Conv& layer, const Array& x, int64_t stride, int64_t pad_after) {
+  const Profile::Scope timed = Timed("convolution");
   const Conv2dShape shape{.in_channels = layer.in,
                           .out_channels = layer.out,
                           .height = x.dim(0),
@@ -67,6 +70,7 @@ Array CpuOps::Convolve(const Conv3x3Layer& layer, const Array& x, bool upsample)
 }
 
 Array CpuOps::ChannelNorm(const std::vector<float>& gamma, const Array& x) {
+  const Profile::Scope timed = Timed("norm");
   Array y = New(x.shape);
   qwen_image::ChannelNorm(x.view, gamma.data(), y.view, compute_.pool);
   return y;
@@ -79,6 +83,7 @@ Array CpuOps::NormSiluConvolve(const std::vector<float>& gamma, const char* norm
 }
 
 Array CpuOps::RunConv(const Conv3x3Layer& layer, const Conv3x3Shape& shape, const Conv3x3Input& input) {
+  const Profile::Scope timed = Timed("convolution");
   filter1_.Set(layer.weight, layer.in, shape.upsample, compute_.pool);
   Array y = New({shape.out_height(), shape.out_width(), layer.out});
   Conv3x3(shape, filter1_, input, {.bias = layer.bias.data(), .y = y.view.data, .row_end = y.dim(0)},
@@ -99,6 +104,7 @@ Conv3x3Input CpuOps::Normed(const std::vector<float>& gamma, const Array& x, con
 
 // `sum` may be `x`: conv1 is a tile ahead of conv2, so it has no more use for the rows that conv2 adds to.
 void CpuOps::AddBranch(const ConvBranch& branch, const Array& x, Array& sum, const Tap& tap) {
+  const Profile::Scope timed = Timed("convolution");
   constexpr int64_t kTile = 4;  // rows that conv1 is ahead: conv2 needs one of them
   const Conv3x3Layer &conv1 = branch.conv1, &conv2 = branch.conv2;
   filter1_.Set(conv1.weight, conv1.in, false, compute_.pool);

@@ -12,6 +12,9 @@
 namespace qwen_image {
 namespace {
 
+// What is done to the inputs of products, in the profile.
+constexpr const char* kPreparing = "norm_modulation_quantization";
+
 bool Wants(const Tap& tap, const char* name) { return name && tap.Wants(name); }
 
 const ModulatedRows& SpanOf(const Modulation& modulation, int64_t row) {
@@ -104,6 +107,7 @@ Int8Activations& CpuOps::Quantize(const Linear& layer, int64_t rows, const RowSo
 }
 
 CpuOps::PreparedInput CpuOps::Prepare(ConstView x, const Linear& layer, Memory& memory) {
+  const Profile::Scope timed = Timed(kPreparing);
   PreparedInput input{.floats = x, .int8 = {}};
   if (layer.int8_group > 0) {
     const Int8Activations& quantized = Quantize(
@@ -178,6 +182,7 @@ const float* CpuOps::NormedRow(const Projection& p, int64_t row, float* buffer) 
 }
 
 CpuOps::PreparedInput CpuOps::Prepare(const Projection& p, Memory& memory, const Tap& tap) {
+  const Profile::Scope timed = Timed(kPreparing);
   const ConstView x = p.x->view;
   const bool changed = p.norm.kind != Norm::Kind::kNone || p.modulation.values;
   if (p.modulation.values) CheckModulation(p.modulation, {p.modulation.scale});
@@ -204,8 +209,20 @@ CpuOps::PreparedInput CpuOps::Prepare(const Projection& p, Memory& memory, const
   return input;
 }
 
+void CpuOps::Multiply(ConstView x, const Linear& layer, View y) {
+  const Profile::Scope timed = Timed("products");
+  MatMul(x, layer.weight, layer.bias_data(), y, compute_.pool);
+}
+
+void CpuOps::Multiply(std::span<const Int8Product> products) {
+  const Profile::Scope timed = Timed("products");
+  Int8MatMul(products, compute_.pool);
+}
+
 // y += factor · (x · downᵀ) · upᵀ: the product of the two small matrices is never formed.
 void CpuOps::AddUpdates(const Linear& layer, ConstView x, View y, Memory& memory) {
+  if (layer.updates.empty()) return;
+  const Profile::Scope timed = Timed("products");
   for (const LowRankUpdate& update : layer.updates) {
     const View hidden = memory.Floats(x.rows, update.down.rows);
     MatMul(x, update.down, nullptr, hidden, compute_.pool);
@@ -229,7 +246,7 @@ void CpuOps::Project(std::span<const Projection> projections, const Tap& tap) {
     for (const Product& product : p.products) {
       const Linear& layer = *product.layer;
       if (layer.int8_group == 0) {
-        MatMul(input.floats, layer.weight, layer.bias_data(), product.y->view, compute_.pool);
+        Multiply(input.floats, layer, product.y->view);
         continue;
       }
       together.push_back({.x = input.Find(FormOf(layer)),
@@ -239,7 +256,7 @@ void CpuOps::Project(std::span<const Projection> projections, const Tap& tap) {
       together.back().gelu = FusesGelu(p, product, tap);
     }
   }
-  Int8MatMul(together, compute_.pool);
+  Multiply(together);
 
   for (size_t i = 0; i < projections.size(); ++i) {
     const Projection& p = projections[i];
@@ -247,13 +264,17 @@ void CpuOps::Project(std::span<const Projection> projections, const Tap& tap) {
       const Linear& layer = *product.layer;
       AddUpdates(layer, inputs[i].floats, product.y->view, memory);
       if (product.name) Show(tap, product.name, *product.y);
-      if (!FusesGelu(p, product, tap)) Activate(p.activation, product.y->view, compute_.pool);
+      if (!FusesGelu(p, product, tap)) {
+        const Profile::Scope timed = Timed("activation");
+        Activate(p.activation, product.y->view, compute_.pool);
+      }
       if (p.activated) Show(tap, p.activated, *product.y);
     }
   }
 }
 
 void CpuOps::AddGate(const GatedAddition& a, View branch, const Tap& tap) {
+  const Profile::Scope timed = Timed("addition");
   const View sum = a.sum->view;
   if (!a.gate.values) {
     qwen_image::Add(sum, branch, sum, compute_.pool);
@@ -294,7 +315,7 @@ void CpuOps::AddProjected(std::span<const GatedAddition> additions, const Tap& t
                        !Wants(tap, a.names[1]) && !Wants(tap, a.gate_name);
     if (!fused) step.branch = memory.Floats(sum.rows, sum.cols);
     if (layer.int8_group == 0) {
-      MatMul(step.input.floats, layer.weight, layer.bias_data(), step.branch, compute_.pool);
+      Multiply(step.input.floats, layer, step.branch);
       continue;
     }
     Int8Product product{.x = step.input.int8.front().x,
@@ -315,7 +336,7 @@ void CpuOps::AddProjected(std::span<const GatedAddition> additions, const Tap& t
     }
     together.push_back(product);
   }
-  Int8MatMul(together, compute_.pool);
+  Multiply(together);
 
   for (size_t i = 0; i < additions.size(); ++i) {
     const GatedAddition& a = additions[i];

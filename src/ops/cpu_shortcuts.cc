@@ -42,6 +42,7 @@ struct LargeValue {
 }  // namespace
 
 Array CpuOps::FoldedMeans(const Folding& folding, const Array& x, int64_t channels) {
+  const Profile::Scope timed = Timed("shortcuts");
   const int64_t side = folding.side, width = x.dim(1) / side, large = x.dim(2);
   const Shares shares(folding, large, channels);
   std::vector<LargeValue> values;
@@ -64,6 +65,7 @@ Array CpuOps::FoldedMeans(const Folding& folding, const Array& x, int64_t channe
 
 void CpuOps::AddUnfolded(const Folding& folding, const Array& x, Array& sum, const char* name,
                          const Tap& tap) {
+  const Profile::Scope timed = Timed("shortcuts");
   const int64_t side = folding.side, width = sum.dim(1), large = sum.dim(2), small = x.dim(2);
   std::vector<int32_t> from(static_cast<size_t>(side * side * large));  // [row, column, large channel]
   Shares(folding, large, small).ForEach([&](int64_t row, int64_t col, int64_t c, int64_t channel) {
