@@ -62,7 +62,9 @@ class Int8Activations {
     void Resize(int64_t tiles, int64_t tile_rows, int64_t depth, int group);
   };
   Int8Rows At(const Plane& plane, int64_t tile, int64_t first_group) const;
-  Int8RowSlot Slot(Plane& plane, int64_t row) const;  // of the plane
+  Int8Row At(Plane& plane, int64_t row) const;  // of the plane: its tile's bytes
+  // Rows of one tile.
+  void QuantizeRows(int64_t first, int64_t rows, Int8Fineness fineness, const RowSource& source);
   void QuantizeFineTile(int64_t fine_tile, const RowSource& source);
 
   int64_t rows_ = 0, depth_ = 0;

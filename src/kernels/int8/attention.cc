@@ -15,8 +15,8 @@
 #include "hwy/foreach_target.h"  // IWYU pragma: keep
 // Must follow foreach_target.h.
 #include "hwy/highway.h"
+#include "kernels/int8/fours-inl.h"
 #include "kernels/math-inl.h"
-#include "kernels/pack-inl.h"
 
 #ifndef QWEN_IMAGE_KERNELS_INT8_ATTENTION_ONCE_
 #define QWEN_IMAGE_KERNELS_INT8_ATTENTION_ONCE_
@@ -287,35 +287,6 @@ HWY_INLINE float WeightsOfRow(const Int8AttentionBuffers& b, int64_t r, int64_t 
   return largest;
 }
 
-// bytes [rows][kKeyBlock] → weights [keys / 4][tile_rows][4]
-HWY_INLINE void InterleaveWeights(const int8_t* bytes, int64_t keys, int64_t rows,
-                                  const Int8AttentionBuffers& b) {
-  int64_t r = 0;
-#if HWY_TARGET != HWY_SCALAR
-  const hn::CappedTag<uint32_t, 4> d;
-  for (; r + 4 <= rows; r += 4) {
-    for (int64_t j = 0; j < keys; j += 16) {
-      const auto load = [&](int64_t row) HWY_ATTR {
-        return hn::LoadU(d, reinterpret_cast<const uint32_t*>(bytes + (r + row) * kKeyBlock + j));
-      };
-      auto r0 = load(0), r1 = load(1), r2 = load(2), r3 = load(3);
-      TransposeFours(d, r0, r1, r2, r3);
-      int8_t* const to = b.weights + j * b.tile_rows + 4 * r;
-      const auto store = [&](int64_t four, hn::Vec<decltype(d)> v) HWY_ATTR {
-        hn::StoreU(v, d, reinterpret_cast<uint32_t*>(to + four * 4 * b.tile_rows));
-      };
-      store(0, r0);
-      store(1, r1);
-      store(2, r2);
-      store(3, r3);
-    }
-  }
-#endif
-  for (; r < rows; ++r)
-    for (int64_t j = 0; j < keys; j += 4)
-      std::memcpy(b.weights + j * b.tile_rows + 4 * r, bytes + r * kKeyBlock + j, 4);
-}
-
 // The weights of a tile, and the running softmax of its rows.
 void Weights(const PackedAttention& packed, const Int8AttentionBuffers& b, int64_t block, int64_t tile,
              int64_t rows) {
@@ -337,7 +308,7 @@ void Weights(const PackedAttention& packed, const Int8AttentionBuffers& b, int64
     b.block_sums()[r] *= b.block_scales()[r];
     b.total[row] = b.total[row] * b.rescale()[r] + b.block_sums()[r];
   }
-  InterleaveWeights(bytes, padded, rows, b);
+  InterleaveFours(bytes, kKeyBlock, rows, padded, b.tile_rows, b.weights);
 }
 
 // sums = sums · rescale + weights · values, for a tile of queries and a block of keys.

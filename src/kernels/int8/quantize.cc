@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 #include <limits>
 #include <vector>
 
@@ -11,91 +10,163 @@
 #include "hwy/foreach_target.h"  // IWYU pragma: keep
 // Must follow foreach_target.h.
 #include "hwy/highway.h"
+#include "kernels/int8/fours-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace qwen_image {
 namespace HWY_NAMESPACE {
-namespace hn = hwy::HWY_NAMESPACE;
-
-// Groups are 16, 32 or 64 long, so vectors of up to 16 floats always fit.
-using F32 = hn::CappedTag<float, 16>;
-using VF32 = hn::Vec<F32>;
-constexpr int kLanes = hn::MaxLanes(F32());
-constexpr int kMaxGroup = 64;
+static_assert(kLanes <= 16);  // of a float: groups are 16, 32 or 64 long, so vectors always fit
 constexpr float kLargest = 127.0f;
 
-HWY_INLINE float LargestMagnitude(const float* x, int group) {
-  const F32 d;
-  VF32 largest = hn::Zero(d);
-  for (int i = 0; i < group; i += kLanes) largest = hn::Max(largest, hn::Abs(hn::LoadU(d, x + i)));
-  return hn::GetLane(hn::MaxOfLanes(d, largest));
-}
+// Groups are looked at kLanes at a time, so that what is one number for each of them is one vector.
+using Partial = float[kLanes][kLanes];  // a vector for each group
 
-// a = round(x · inverse); *power and *error are Σ(x · inverse)² and Σ(x · inverse − a)². Returns Σ a.
-HWY_INLINE int32_t QuantizeGroup(const float* x, int group, float inverse, int8_t* a, float* power,
-                                 float* error) {
+// out[i] = op over all lanes of v[i], for as many vectors as there are lanes. Two vectors become one at a
+// time: half the work of kLanes reductions that each end in one lane.
+template <class Op>
+HWY_INLINE VF32 ReduceEach(const Partial& v, [[maybe_unused]] const Op& op) {
   const F32 d;
-  const hn::RebindToSigned<F32> di;
-  const hn::Rebind<int8_t, F32> d8;
-  const VF32 factor = hn::Set(d, inverse);
-  VF32 squares = hn::Zero(d), errors = hn::Zero(d);
-  auto sum = hn::Zero(di);
-  for (int i = 0; i < group; i += kLanes) {
-    const VF32 scaled = hn::Mul(hn::LoadU(d, x + i), factor);
-    const auto rounded = hn::NearestInt(scaled);
-    const VF32 off = hn::Sub(scaled, hn::ConvertTo(d, rounded));
-    squares = hn::MulAdd(scaled, scaled, squares);
-    errors = hn::MulAdd(off, off, errors);
-    sum = hn::Add(sum, rounded);
-    hn::StoreU(hn::DemoteTo(d8, rounded), d8, a + i);
+#if HWY_TARGET == HWY_SCALAR
+  return hn::Load(d, v[0]);
+#else
+  const hn::Repartition<double, F32> d64;
+  // Blocks of 4 lanes, each with what is left of the vectors i, i + 1, i + 2 and i + 3.
+  const auto of_blocks = [&](size_t i) HWY_ATTR {
+    const auto pair = [&](size_t k) HWY_ATTR {
+      const VF32 a = hn::Load(d, v[k]), b = hn::Load(d, v[k + 1]);
+      return hn::BitCast(d64, op(hn::InterleaveLower(d, a, b), hn::InterleaveUpper(d, a, b)));
+    };
+    const auto ab = pair(i), cd = pair(i + 2);
+    return op(hn::BitCast(d, hn::InterleaveLower(d64, ab, cd)),
+              hn::BitCast(d, hn::InterleaveUpper(d64, ab, cd)));
+  };
+  const auto halves = [&](VF32 a, VF32 b) HWY_ATTR {
+    return op(hn::ConcatLowerLower(d, b, a), hn::ConcatUpperUpper(d, b, a));
+  };
+  if constexpr (kLanes == 4) {
+    return of_blocks(0);
+  } else if constexpr (kLanes == 8) {
+    return halves(of_blocks(0), of_blocks(4));
+  } else {
+    const VF32 even = halves(of_blocks(0), of_blocks(8)), odd = halves(of_blocks(4), of_blocks(12));
+    return op(hn::OddEvenBlocks(hn::SwapAdjacentBlocks(odd), even),
+              hn::OddEvenBlocks(odd, hn::SwapAdjacentBlocks(even)));
   }
-  *power = hn::GetLane(hn::SumOfLanes(d, squares));
-  *error = hn::GetLane(hn::SumOfLanes(d, errors));
-  return hn::GetLane(hn::SumOfLanes(di, sum));
+#endif
 }
 
-QuantizationError QuantizeRowTo(const float* x, int64_t depth, int group, const Int8RowSlot& to) {
-  double power = 0, error = 0;
-  std::vector<double> powers(static_cast<size_t>(depth / group));
-  for (int64_t g = 0; g < depth / group; ++g, x += group) {
-    const float largest = LargestMagnitude(x, group);
-    // Below this the inverse would overflow; such values are zero beside anything else.
-    const bool tiny = largest < kLargest / std::numeric_limits<float>::max();
-    const float scale = tiny ? 0.0f : largest / kLargest;
-    HWY_ALIGN int8_t a[kMaxGroup];
-    float group_power, group_error;
-    const int32_t sum =
-        QuantizeGroup(x, group, tiny ? 0.0f : kLargest / largest, a, &group_power, &group_error);
-    for (int k = 0; k < group; k += 4) {
-      std::memcpy(to.a + ((g * group + k) * to.tile_rows + 4 * to.row), a + k, 4);
+HWY_INLINE VF32 SumEach(const Partial& v) {
+  return ReduceEach(v, [](VF32 a, VF32 b) HWY_ATTR { return hn::Add(a, b); });
+}
+
+// kLanes groups, or the last ones of a row. The numbers are those of each group.
+struct Groups {
+  HWY_ALIGN float scales[kLanes];  // 0 where all values are so small that their inverse would overflow
+  HWY_ALIGN float inverses[kLanes];
+  HWY_ALIGN float sums[kLanes];    // Σ a
+  HWY_ALIGN float powers[kLanes];  // Σ(x · inverse)²
+  HWY_ALIGN float errors[kLanes];  // Σ(x · inverse − a)²
+};
+
+HWY_INLINE void ScaleGroups(const float* x, int count, int group, Groups& groups) {
+  const F32 d;
+  HWY_ALIGN Partial largest = {};
+  for (int g = 0; g < count; ++g) {
+    VF32 most = hn::Abs(hn::LoadU(d, x + g * group));
+    for (int i = kLanes; i < group; i += kLanes)
+      most = hn::Max(most, hn::Abs(hn::LoadU(d, x + g * group + i)));
+    hn::Store(most, d, largest[g]);
+  }
+  const VF32 most = ReduceEach(largest, [](VF32 a, VF32 b) HWY_ATTR { return hn::Max(a, b); });
+  const auto tiny = hn::Lt(most, hn::Set(d, kLargest / std::numeric_limits<float>::max()));
+  const VF32 limit = hn::Set(d, kLargest);
+  hn::Store(hn::IfThenZeroElse(tiny, hn::Div(most, limit)), d, groups.scales);
+  hn::Store(hn::IfThenZeroElse(tiny, hn::Div(limit, most)), d, groups.inverses);
+}
+
+// a = round(x · inverse)
+HWY_INLINE void RoundGroups(const float* x, int count, int group, int8_t* a, Groups& groups) {
+  const F32 d;
+  const hn::RebindToUnsigned<F32> du;
+  const hn::Rebind<uint8_t, F32> d8;
+  // Added to a number below 2^22, it leaves no bits behind the point, and the whole number in the lowest
+  // ones.
+  const VF32 shift = hn::Set(d, 12582912.0f);
+  HWY_ALIGN Partial sums = {}, powers = {}, errors = {};
+  for (int g = 0; g < count; ++g) {
+    const VF32 factor = hn::Set(d, groups.inverses[g]);
+    VF32 sum = hn::Zero(d), power = hn::Zero(d), error = hn::Zero(d);
+    for (int i = g * group; i < (g + 1) * group; i += kLanes) {
+      const VF32 scaled = hn::Mul(hn::LoadU(d, x + i), factor);
+      const VF32 shifted = hn::Add(scaled, shift);
+      const VF32 rounded = hn::Sub(shifted, shift);
+      const VF32 off = hn::Sub(scaled, rounded);
+      sum = hn::Add(sum, rounded);
+      power = hn::MulAdd(scaled, scaled, power);
+      error = hn::MulAdd(off, off, error);
+      hn::StoreU(hn::TruncateTo(d8, hn::BitCast(du, shifted)), d8, reinterpret_cast<uint8_t*>(a + i));
     }
-    const double square = static_cast<double>(scale) * scale;
-    const double non_finite = group_power - group_power;  // NaN where x has NaN or infinity, else 0
-    powers[static_cast<size_t>(g)] = square * group_power;
-    power += square * group_power + non_finite;
-    error += square * group_error;
-    to.scales[g * to.tile_rows + to.row] = scale;
-    to.sums[g * to.tile_rows + to.row] = scale * static_cast<float>(sum);
+    hn::Store(sum, d, sums[g]);
+    hn::Store(power, d, powers[g]);
+    hn::Store(error, d, errors[g]);
+  }
+  hn::Store(SumEach(sums), d, groups.sums);
+  hn::Store(SumEach(powers), d, groups.powers);
+  hn::Store(SumEach(errors), d, groups.errors);
+}
+
+// Whether the median of the groups' Σx² is below a number, which is cheaper to tell than the median.
+HWY_INLINE bool MedianIsBelow(const double* powers, int64_t groups, double number) {
+  int64_t below = 0;
+  for (int64_t g = 0; g < groups; ++g) below += powers[g] < number;
+  return below > groups / 2;
+}
+
+bool QuantizeRowTo(const float* x, int64_t depth, int group, const QuantizationError& limits,
+                   const Int8Row& to, double* powers /*[depth / group]*/) {
+  const int64_t all = depth / group;
+  double power = 0, error = 0;
+  for (int64_t first = 0; first < all; first += kLanes) {
+    const auto count = static_cast<int>(std::min<int64_t>(kLanes, all - first));
+    Groups groups;
+    ScaleGroups(x + first * group, count, group, groups);
+    RoundGroups(x + first * group, count, group, to.a + first * group, groups);
+    for (int g = 0; g < count; ++g) {
+      const double square = static_cast<double>(groups.scales[g]) * groups.scales[g];
+      powers[first + g] = square * groups.powers[g];
+      power += powers[first + g];  // NaN where x has NaN or infinity
+      error += square * groups.errors[g];
+      to.scales[(first + g) * to.tile_rows + to.row] = groups.scales[g];
+      to.sums[(first + g) * to.tile_rows + to.row] = groups.scales[g] * groups.sums[g];
+    }
   }
   if (std::isnan(power)) {
     constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
-    for (int64_t g = 0; g < depth / group; ++g) {
+    for (int64_t g = 0; g < all; ++g) {
       to.scales[g * to.tile_rows + to.row] = to.sums[g * to.tile_rows + to.row] = kNan;
     }
-    return {};  // more bits would not help
+    return true;
   }
-  if (error == 0) return {};
-  const auto median = powers.begin() + static_cast<int64_t>(powers.size() / 2);
-  std::nth_element(powers.begin(), median, powers.end());
-  return {error / power, error / (*median * static_cast<double>(powers.size()))};
+  if (error == 0) return true;
+  if (error > limits.of_row * power) return false;
+  return !MedianIsBelow(powers, all, error / (limits.of_typical * static_cast<double>(all)));
 }
 
-void SubtractQuantizedFrom(const float* x, int64_t depth, int group, const Int8RowSlot& q, float* rest) {
+void InterleaveRowsTo(const int8_t* bytes, int64_t rows, int64_t depth, const Int8Row& first) {
+  InterleaveFours(bytes, depth, rows, depth, first.tile_rows, first.a + 4 * first.row);
+}
+
+void SubtractQuantizedFrom(const float* x, int64_t depth, int group, const Int8Row& q, float* rest) {
+  const hn::CappedTag<float, 4> d;
+  const hn::RebindToSigned<decltype(d)> di;
+  const hn::Rebind<int8_t, decltype(d)> d8;
+  constexpr int64_t kWidth = hn::MaxLanes(d);
   for (int64_t g = 0; g < depth / group; ++g) {
-    const float scale = q.scales[g * q.tile_rows + q.row];
-    for (int64_t k = g * group; k < (g + 1) * group; k += 4) {
-      const int8_t* const a = q.a + k * q.tile_rows + 4 * q.row;
-      for (int i = 0; i < 4; ++i) rest[k + i] = x[k + i] - scale * static_cast<float>(a[i]);
+    const auto scale = hn::Set(d, q.scales[g * q.tile_rows + q.row]);
+    for (int64_t k = g * group; k < (g + 1) * group; k += kWidth) {
+      const auto a = hn::LoadU(d8, q.a + k / 4 * 4 * q.tile_rows + 4 * q.row + k % 4);
+      hn::StoreU(hn::NegMulAdd(scale, hn::ConvertTo(d, hn::PromoteTo(di, a)), hn::LoadU(d, x + k)), d,
+                 rest + k);
     }
   }
 }
@@ -108,14 +179,22 @@ HWY_AFTER_NAMESPACE();
 namespace qwen_image {
 
 HWY_EXPORT(QuantizeRowTo);
+HWY_EXPORT(InterleaveRowsTo);
 HWY_EXPORT(SubtractQuantizedFrom);
 
-QuantizationError QuantizeRow(const float* x, int64_t depth, int group, const Int8RowSlot& to) {
-  return HWY_DYNAMIC_DISPATCH(QuantizeRowTo)(x, depth, group, to);
+bool QuantizeRow(const float* x, int64_t depth, int group, const QuantizationError& limits,
+                 const Int8Row& to) {
+  thread_local std::vector<double> powers;
+  powers.resize(static_cast<size_t>(depth / group));
+  return HWY_DYNAMIC_DISPATCH(QuantizeRowTo)(x, depth, group, limits, to, powers.data());
 }
 
-void SubtractQuantized(const float* x, int64_t depth, int group, const Int8RowSlot& quantized, float* rest) {
-  HWY_DYNAMIC_DISPATCH(SubtractQuantizedFrom)(x, depth, group, quantized, rest);
+void InterleaveRows(const int8_t* rows_of_bytes, int64_t rows, int64_t depth, const Int8Row& first) {
+  HWY_DYNAMIC_DISPATCH(InterleaveRowsTo)(rows_of_bytes, rows, depth, first);
+}
+
+void SubtractQuantized(const float* x, int64_t depth, int group, const Int8Row& tile, float* rest) {
+  HWY_DYNAMIC_DISPATCH(SubtractQuantizedFrom)(x, depth, group, tile, rest);
 }
 
 }  // namespace qwen_image
