@@ -18,34 +18,55 @@ HWY_BEFORE_NAMESPACE();
 namespace qwen_image {
 namespace HWY_NAMESPACE {
 
-// Σ f(x[i]), in single precision over pieces of 256 and in double over the pieces: as fast as all of it in
-// single, and one huge element does not swallow the small ones of the whole row.
-template <class D, class F>
-HWY_INLINE double SumOf(D d, const float* x, int64_t count, const F& f) {
+// Several sums in one pass: f(x[i], values) gives what is added to each of them. In single precision over
+// pieces of 256 and in double over the pieces: as fast as all of it in single, and one huge element does not
+// swallow the small ones of the whole row.
+template <int kSums, class D, class F>
+HWY_INLINE void SumAll(D d, const float* x, int64_t count, const F& f, double (&sums)[kSums]) {
   using V = hn::Vec<D>;
   constexpr int64_t kWidth = hn::MaxLanes(D());
   constexpr int64_t kPiece = 256;
-  double sum = 0;
+  constexpr int kParts = 4;  // sums that do not wait for each other
+  const auto add = [&](const float* from, V(&part)[kSums]) HWY_ATTR {
+    V values[kSums];
+    f(hn::LoadU(d, from), values);
+    for (int s = 0; s < kSums; ++s) part[s] = hn::Add(part[s], values[s]);
+  };
+  for (double& sum : sums) sum = 0;
   int64_t i = 0;
   while (i + kWidth <= count) {
     const int64_t end = std::min(i + kPiece, count);
-    V sum0 = hn::Zero(d), sum1 = sum0, sum2 = sum0, sum3 = sum0;
-    for (; i + 4 * kWidth <= end; i += 4 * kWidth) {
-      sum0 = hn::Add(sum0, f(hn::LoadU(d, x + i)));
-      sum1 = hn::Add(sum1, f(hn::LoadU(d, x + i + kWidth)));
-      sum2 = hn::Add(sum2, f(hn::LoadU(d, x + i + 2 * kWidth)));
-      sum3 = hn::Add(sum3, f(hn::LoadU(d, x + i + 3 * kWidth)));
+    V parts[kParts][kSums];
+    for (auto& part : parts)
+      for (V& sum : part) sum = hn::Zero(d);
+    for (; i + kParts * kWidth <= end; i += kParts * kWidth) {
+      for (int p = 0; p < kParts; ++p) add(x + i + p * kWidth, parts[p]);
     }
-    for (; i + kWidth <= end; i += kWidth) sum0 = hn::Add(sum0, f(hn::LoadU(d, x + i)));
-    sum += hn::GetLane(hn::SumOfLanes(d, hn::Add(hn::Add(sum0, sum1), hn::Add(sum2, sum3))));
+    for (; i + kWidth <= end; i += kWidth) add(x + i, parts[0]);
+    for (int s = 0; s < kSums; ++s) {
+      const V all = hn::Add(hn::Add(parts[0][s], parts[1][s]), hn::Add(parts[2][s], parts[3][s]));
+      sums[s] += hn::GetLane(hn::SumOfLanes(d, all));
+    }
   }
-  if (i < count) {
-    HWY_ALIGN float buffer[kWidth] = {};
-    std::memcpy(buffer, x + i, static_cast<size_t>(count - i) * sizeof(float));
-    hn::Store(f(hn::Load(d, buffer)), d, buffer);
-    for (int64_t j = 0; j < count - i; ++j) sum += buffer[j];
+  if (i == count) return;
+  HWY_ALIGN float buffer[kWidth] = {};
+  std::memcpy(buffer, x + i, static_cast<size_t>(count - i) * sizeof(float));
+  V values[kSums];
+  f(hn::Load(d, buffer), values);
+  for (int s = 0; s < kSums; ++s) {
+    hn::Store(values[s], d, buffer);
+    for (int64_t j = 0; j < count - i; ++j) sums[s] += buffer[j];
   }
-  return sum;
+}
+
+// Σ f(x[i])
+template <class D, class F>
+HWY_INLINE double SumOf(D d, const float* x, int64_t count, const F& f) {
+  using V = hn::Vec<D>;
+  double sums[1];
+  SumAll(
+      d, x, count, [&](V v, V(&values)[1]) HWY_ATTR { values[0] = f(v); }, sums);
+  return sums[0];
 }
 
 template <class D>

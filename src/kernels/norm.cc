@@ -24,11 +24,15 @@ HWY_INLINE void LayerNormRow(const float* x, int64_t cols, float eps, float* y, 
   const double n = static_cast<double>(cols);
   const float guess = static_cast<float>(SumOf(d, x, cols, [](VF32 v) HWY_ATTR { return v; }) / n);
   const VF32 g = hn::Set(d, guess);
-  const double off = SumOf(d, x, cols, [&](VF32 v) HWY_ATTR { return hn::Sub(v, g); }) / n;
-  const double squares = SumOf(d, x, cols, [&](VF32 v) HWY_ATTR {
-    const VF32 difference = hn::Sub(v, g);
-    return hn::Mul(difference, difference);
-  });
+  double sums[2];  // of the deviations from the guess, and of their squares
+  SumAll(
+      d, x, cols,
+      [&](VF32 v, VF32(&values)[2]) HWY_ATTR {
+        values[0] = hn::Sub(v, g);
+        values[1] = hn::Mul(values[0], values[0]);
+      },
+      sums);
+  const double off = sums[0] / n, squares = sums[1];
   const double variance = std::max(0.0, squares / n - off * off);
   const VF32 f = hn::Set(d, static_cast<float>(1.0 / std::sqrt(variance + static_cast<double>(eps))));
   const VF32 o = hn::Set(d, static_cast<float>(off));
