@@ -90,7 +90,7 @@ class InstalledTree(unittest.TestCase):
         pipeline = "Pipeline ~Pipeline operator= defaults variant edits channels side_multiple device loras threads".split()
         pipeline += ["Check", "Generate", "RunId"]
         functions = "DecodeImage DecodeMask EncodePng InstallTruncationGuard ReadImage ReadMask RemoveResumeState".split()
-        functions += ["ToGrey", "Version", "WritePng"]
+        functions += ["InstructionSets", "ToGrey", "UseInstructionSet", "Version", "WritePng"]
         in_cxx = {f"qwen_image::Pipeline::{name}" for name in pipeline}
         in_cxx |= {f"qwen_image::{name}" for name in (*functions, "Picture::SavePng")}
         of_error = {name for name in exported if re.search(r"\bqwen_image::Error\b", name)}
