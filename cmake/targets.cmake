@@ -1,5 +1,5 @@
-# One static library per folder of src/: a library links only what stands below it, so that a wrong direction
-# of dependencies is a link error.
+# One static library per folder of src/. A library includes and links only what stands below it: tests/rooms_test.py
+# fails for a wrong direction.
 #
 #   qwen_image_library(<folder> SOURCES a.cc … DEPENDS core … [PACKAGES fmt::fmt …] [TESTS a_test.cc …] [LABEL fast])
 #
@@ -10,6 +10,11 @@ function(qwen_image_library NAME)
   add_library(qwen_image_${NAME} STATIC ${ARG_SOURCES})
   target_include_directories(qwen_image_${NAME} PUBLIC ${PROJECT_SOURCE_DIR}/src ${PROJECT_SOURCE_DIR}/include)
   target_link_libraries(qwen_image_${NAME} PUBLIC ${ARG_DEPENDS} ${ARG_PACKAGES})
+  # For tests/rooms_test.py: a line "name;folder;sources;dependencies" for each library.
+  file(RELATIVE_PATH FOLDER ${PROJECT_SOURCE_DIR} ${CMAKE_CURRENT_SOURCE_DIR})
+  string(REPLACE ";" "," ROOM_SOURCES "${ARG_SOURCES}")
+  string(REPLACE ";" "," ROOM_DEPENDS "${ARG_DEPENDS}")
+  file(APPEND ${PROJECT_BINARY_DIR}/rooms.txt "qwen_image_${NAME};${FOLDER};${ROOM_SOURCES};${ROOM_DEPENDS}\n")
   if(NAME STREQUAL files OR "qwen_image_files" IN_LIST ARG_DEPENDS)
     qwen_image_precompile(qwen_image_${NAME})
   endif()

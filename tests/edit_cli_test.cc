@@ -227,7 +227,7 @@ TEST_F(EditCli, WhatCannotWorkIsRefusedBeforeAnythingIsDrawn) {
   refuse({"generate", "x", "--mask", "mask.png"}, kUsage, "need a picture");
   refuse({"generate", "x", "--init-image", "a.png", "--mask", "a.png"}, kUsage, "no white part");
   refuse({"generate", "x", "--init-image", "a.png", "--no-blend"}, kUsage, "--mask");
-  refuse({"generate", "x", "--keep-size"}, kUsage, "no picture whose size");
+  refuse({"generate", "x", "--keep-size"}, kUsage, "keeping the size needs an input picture");
   refuse({"generate", "x", "--init-image", "a.png", "--strength", "0"}, kUsage, "leaves none of");
   refuse({"generate", "x", "--init-image", "a.png", "--strength", "1.5"}, kUsage, "from 0 to 1");
   refuse({"generate", "x", "--init-image", "a.png", "--strength", "nan"}, kUsage, "from 0 to 1");

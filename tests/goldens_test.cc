@@ -8,7 +8,7 @@
 #include <cmath>
 #include <filesystem>
 
-#include "device/devices.h"
+#include "device/available.h"
 #include "files/png.h"
 #include "parity/compare/checker.h"
 #include "parity/report/text.h"
@@ -123,8 +123,8 @@ constexpr GoldenCase kCases[] = {{"tiny_blocks", "models/tiny"},
 
 // The same on MLX's CPU device, in builds that have it.
 std::vector<GoldenCase> CasesOnMlx() {
-  const std::vector<DeviceInfo> devices = ListDevices();
-  const bool has_mlx = std::any_of(devices.begin(), devices.end(), [](const DeviceInfo& info) {
+  const std::vector<device::DeviceInfo> devices = device::ListDevices();
+  const bool has_mlx = std::any_of(devices.begin(), devices.end(), [](const device::DeviceInfo& info) {
     return info.device == Device::kMlxCpu && info.available;
   });
   std::vector<GoldenCase> cases;

@@ -1,4 +1,4 @@
-// An option that is declared in one place is on every surface.
+// A setting that is declared in one place is on every surface.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -11,6 +11,7 @@
 #include "options/testing.h"
 #include "qwen_image/c_api.h"
 #include "server/api/job_fields.h"
+#include "server/jobs/store.h"
 #include "tables.h"
 
 namespace qwen_image {
@@ -26,7 +27,7 @@ class OptionSurfaces : public testing::Test {
     return pipeline;
   }
 
-  // The one place. It shares the member of another option, as tests cannot add one.
+  // The one place. It shares the member of another setting, as tests cannot add one.
   const options::ScopedField trial_{{.name = "trial_share",
                                      .member = &GenerateRequest::step_cache,
                                      .decides = options::Decides::kLatents,
@@ -41,20 +42,20 @@ class OptionSurfaces : public testing::Test {
 TEST_F(OptionSurfaces, CommandLine) {
   for (const bool edit : {false, true}) {
     for (const char* flag : {"--trial-share", "-y"}) {
-      GenerateOptions o;
+      cli::GenerateOptions o;
       o.edit = edit;
-      const Program program{.name = "qwen-image",
-                            .commands = {{.name = "draw", .options = GenerateOptionList(o)}}};
-      const auto parsed = ParseCommandLine(program, {"draw", "x", flag, "0.25"});
-      ASSERT_TRUE(std::holds_alternative<const Command*>(parsed));
+      const cli::Program program{.name = "qwen-image",
+                                 .commands = {{.name = "draw", .options = cli::GenerateOptionList(o)}}};
+      const auto parsed = cli::ParseCommandLine(program, {"draw", "x", flag, "0.25"});
+      ASSERT_TRUE(std::holds_alternative<const cli::Command*>(parsed));
       EXPECT_EQ(o.request.step_cache, 0.25);
       EXPECT_TRUE(o.Given("trial_share"));
     }
   }
-  GenerateOptions o;
-  const OptionList list = GenerateOptionList(o);
-  const auto found = std::find_if(list.begin(), list.end(),
-                                  [](const Option& option) { return option.names == "-y,--trial-share"; });
+  cli::GenerateOptions o;
+  const cli::OptionList list = cli::GenerateOptionList(o);
+  const auto found = std::find_if(
+      list.begin(), list.end(), [](const cli::Option& option) { return option.names == "-y,--trial-share"; });
   ASSERT_NE(found, list.end());
   EXPECT_EQ(found->help, "A share for a trial (default: 0, none)");
   EXPECT_EQ(found->group, "Machine");
@@ -111,6 +112,18 @@ TEST_F(OptionSurfaces, PythonAndDocuments) {
   EXPECT_THAT(options::PythonList(), HasSubstr("`trial_share`"));
   EXPECT_THAT(options::WhyNotTable(), Not(HasSubstr("trial_share")))
       << "nobody said why it should not be somewhere";
+}
+
+// A job as clients see it, and as it is found again after a restart.
+TEST_F(OptionSurfaces, JobsOfTheServer) {
+  jobs::Job job{.id = jobs::NewJobId(), .settings = {.prompt = "x", .step_cache = 0.25}};
+  EXPECT_EQ(api::JobJson(job).at("trial_share"), 0.25);
+  const jobs::Job again = jobs::ParseStoredJob(jobs::StoredJobText(job), "job.json");
+  EXPECT_EQ(again.settings.step_cache, 0.25);
+  for (const options::Field& field : options::Fields())
+    EXPECT_EQ(api::JobJson(job).contains(field.name),
+              !field.not_in.http && (!options::IsData(field) || field.name != std::string_view("latents")))
+        << field.name;
 }
 
 }  // namespace

@@ -122,7 +122,7 @@ TEST_F(Cli, SigmasAreTheStepsAndAreRecorded) {
                   "are not noise levels");
   for (const char* wrong : {"0.5,1", "1,1", "2,1", "1,0", "1,-0.5"})
     ExpectRefused(Arguments{"generate"} + size + Arguments{"--sigmas", wrong}, kUsage,
-                  "the sigmas cannot be drawn with");
+                  "the sigmas are not valid");
 }
 
 TEST_F(Cli, AModelWithoutAlphaHasNoBackground) {

@@ -5,7 +5,7 @@
 #include <random>
 
 #include "core/fail.h"
-#include "device/devices.h"
+#include "device/available.h"
 #include "families/weight_names.h"
 #include "files/safetensors_writer.h"
 #include "mlx/weight_forms.h"
@@ -256,7 +256,7 @@ struct ToyModel final : Model {
       : the_conditioner(WeightStore(parts.text_encoder, Component::kTextEncoder)),
         the_denoiser(WeightStore(parts.transformer, Component::kTransformer)),
         the_autoencoder(WeightStore(parts.vae, Component::kVae)) {
-    the_denoiser.backend = MakeBackend({.device = options.device, .precision = options.precision});
+    the_denoiser.backend = device::MakeBackend({.device = options.device, .precision = options.precision});
     the_traits.defaults = {.width = 32, .height = 16, .steps = 3, .cfg = 1};
     the_traits.scheduler = {.shift = 1};
     the_traits.geometry = {.pixel_channels = the_autoencoder.channels,

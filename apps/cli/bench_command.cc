@@ -6,7 +6,7 @@
 #include "command.h"
 #include "core/fail.h"
 #include "core/memory.h"
-#include "device/devices.h"
+#include "device/available.h"
 #include "device_report.h"
 #include "draw/opened_model.h"
 #include "files/numbers.h"
@@ -90,14 +90,14 @@ Line DrawOne(const Pipeline& pipeline, const GenerateRequest& request, const Ben
              const CancelFlag& cancel) {
   ProgressPrinter progress(ProgressPrinter::StyleFor(o.quiet || o.json),
                            fmt::format("{}x{}, {} steps: ", *request.width, *request.height, *request.steps));
-  ResetPeakDeviceMemory();
+  device::ResetPeakDeviceMemory();
   const auto start = std::chrono::steady_clock::now();
   Line line;
   line.picture = pipeline.Generate(request, {.on_progress = [&](const Progress& p) { progress.Update(p); },
                                              .cancel = &cancel,
                                              .profile = o.profile ? &line.profile : nullptr});
   line.total = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-  line.device_memory = PeakDeviceMemory();
+  line.device_memory = device::PeakDeviceMemory();
   return line;
 }
 

@@ -3,7 +3,7 @@
 #include <memory>
 
 #include "command.h"
-#include "device/devices.h"
+#include "device/available.h"
 #include "files/json.h"
 #include "print.h"
 #include "text_style.h"
@@ -16,9 +16,10 @@ struct DevicesOptions {
   bool json = false;
 };
 
-std::string DevicesText(const std::vector<DeviceInfo>& devices, Device chosen, const TextStyle& style) {
+std::string DevicesText(const std::vector<device::DeviceInfo>& devices, Device chosen,
+                        const TextStyle& style) {
   TextTable table({{"device", false}, {"", false}, {"memory"}, {"what it is", false}});
-  for (const DeviceInfo& info : devices) {
+  for (const device::DeviceInfo& info : devices) {
     const char* state = !info.available ? "missing" : info.device == chosen ? "default" : "ready";
     table.AddRow({std::string(NameOf(info.device)), state,
                   info.memory_bytes > 0 ? HumanBytes(info.memory_bytes) : "", info.description});
@@ -32,9 +33,9 @@ std::string DevicesText(const std::vector<DeviceInfo>& devices, Device chosen, c
                        "tells how to build it.\n");
 }
 
-Json DevicesJson(const std::vector<DeviceInfo>& devices, Device chosen) {
+Json DevicesJson(const std::vector<device::DeviceInfo>& devices, Device chosen) {
   Json json = {{"default", NameOf(chosen)}, {"devices", Json::array()}};
-  for (const DeviceInfo& info : devices) {
+  for (const device::DeviceInfo& info : devices) {
     json["devices"].push_back({{"name", NameOf(info.device)},
                                {"available", info.available},
                                {"description", info.description},
@@ -44,8 +45,8 @@ Json DevicesJson(const std::vector<DeviceInfo>& devices, Device chosen) {
 }
 
 int Run(const DevicesOptions& o) {
-  const std::vector<DeviceInfo> devices = ListDevices();
-  const Device chosen = ResolveDevice(Device::kAuto);
+  const std::vector<device::DeviceInfo> devices = device::ListDevices();
+  const Device chosen = device::ResolveDevice(Device::kAuto);
   Print(stdout, "{}",
         o.json ? DevicesJson(devices, chosen).dump(1) + "\n"
                : DevicesText(devices, chosen, TextStyle::ForStandardOutput()));

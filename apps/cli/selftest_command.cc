@@ -58,14 +58,14 @@ class ScratchFolder {
   std::filesystem::path path_;
 };
 
-DeviceInfo DeviceToTest(std::optional<Device> asked) {
-  const std::vector<DeviceInfo> devices = ListDevices();
+device::DeviceInfo DeviceToTest(std::optional<Device> asked) {
+  const std::vector<device::DeviceInfo> devices = device::ListDevices();
   if (asked == Device::kCpu)
     Fail(ErrorKind::kUsage,
          "the CPU is what other devices are compared with; name one of those (see qwen-image devices)");
   const Device wanted =
-      asked.value_or(Device::kAuto) == Device::kAuto ? Device::kAuto : ResolveDevice(*asked);
-  for (const DeviceInfo& info : devices) {
+      asked.value_or(Device::kAuto) == Device::kAuto ? Device::kAuto : device::ResolveDevice(*asked);
+  for (const device::DeviceInfo& info : devices) {
     if (info.device == Device::kCpu || !info.available) continue;
     if (wanted == Device::kAuto || wanted == info.device) return info;
   }

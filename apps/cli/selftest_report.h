@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "device/devices.h"
+#include "device/available.h"
 #include "parity/compare/result.h"
 #include "text_style.h"
 
@@ -26,7 +26,7 @@ struct SelftestPicture {
 };
 
 struct SelftestResult {
-  DeviceInfo device;
+  device::DeviceInfo device;
   std::string model;
   Precision precision = Precision::kExact;
   std::vector<SelftestStage> stages;

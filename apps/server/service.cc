@@ -18,8 +18,8 @@ std::string JobLogLine(const jobs::Job& job) {
     line["pictures"] = job.images.size();
     if (job.started > 0) line["seconds"] = static_cast<double>(job.finished - job.started) / 1000;
   } else {
-    line["size"] = fmt::format("{}x{}", job.width, job.height);
-    line["steps"] = job.steps;
+    line["size"] = fmt::format("{}x{}", job.width(), job.height());
+    line["steps"] = job.steps();
     line["count"] = job.count;
   }
   if (job.state == jobs::State::kFailed) line["error"] = job.error;

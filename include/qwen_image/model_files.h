@@ -37,7 +37,7 @@ struct ModelFiles {
   std::filesystem::path model;
   std::filesystem::path transformer, text_encoder, vae, tokenizer;
   std::filesystem::path vision_encoder;  // for edits, where the text encoder's files hold none
-  std::string variant;  // "qwen-image", "edit", "edit-2509", "edit-2511": where nothing in the files tells
+  std::string variant;  // what Pipeline::variant() is to be, where nothing in the files says it
   std::vector<LoraFile> loras;
 };
 

@@ -11,7 +11,7 @@
 namespace qwen_image::convert {
 namespace {
 
-// The first family that has a role for a tensor tells what it is for.
+// The role of a tensor in the first family that knows it.
 const WeightRole& RoleOf(Component component, const std::string& name) {
   static constexpr WeightRole kOther = {Component::kTransformer, "*", "other"};
   for (const Vocabulary* family : Vocabularies()) {

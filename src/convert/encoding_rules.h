@@ -27,7 +27,7 @@ struct EncodingChoice {
 // The project's own choice for `to`, and over it the user's rules, of which the last that fits counts.
 //
 // What is kept is written as the source has it, or in bfloat16 if the source has it quantized otherwise.
-// Quantized are only matrices: biases, norms and convolutions are kept, and so is the whole VAE. With fewer
+// Only matrices are quantized: biases, norms and convolutions are kept, and so is the whole VAE. With fewer
 // than 8 bits, matrices that all pixels or tokens pass through, or that steer them all, get 8.
 class EncodingRules {
  public:

@@ -31,7 +31,7 @@ struct Plan {
   }
 };
 
-// A quantized tensor says why it is not as asked; many alike say it once.
+// A quantized tensor says why it is not as asked. Equal reasons are reported once.
 void CollectNotes(Plan& plan) {
   std::map<std::string, std::vector<std::string>> names;
   for (const ComponentPlan& component : plan.components) {
@@ -94,7 +94,7 @@ Plan MakePlan(const Family& family, const ModelParts& parts, const Options& opti
   }
   if (opened.text_encoder && parts.vision_encoder != parts.text_encoder) {
     plan.notes.push_back(fmt::format(
-        "the vision tower is a file of its own and is not converted; edits go on to need --vision-encoder {}",
+        "the vision tower is a file of its own and is not converted; edits still need --vision-encoder {}",
         parts.vision_encoder.string()));
   }
   if (opened.transformer && opened.text_encoder && opened.vae) family.CheckFit(opened, parts.root);

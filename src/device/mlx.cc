@@ -7,10 +7,10 @@
 #include <optional>
 
 #include "core/fail.h"
-#include "device/devices.h"
+#include "device/available.h"
 #include "mlx/backend.h"
 
-namespace qwen_image {
+namespace qwen_image::device {
 namespace {
 
 namespace mx = mlx::core;
@@ -87,4 +87,4 @@ std::shared_ptr<Backend> MakeBackend(const DeviceChoice& choice) {
   });
 }
 
-}  // namespace qwen_image
+}  // namespace qwen_image::device

@@ -1,8 +1,8 @@
 // In place of mlx.cc in a build without MLX.
 #include "core/fail.h"
-#include "device/devices.h"
+#include "device/available.h"
 
-namespace qwen_image {
+namespace qwen_image::device {
 namespace {
 
 constexpr const char* kNoMlx =
@@ -23,4 +23,4 @@ std::shared_ptr<Backend> MakeBackend(const DeviceChoice& choice) {
   return CpuBackend();
 }
 
-}  // namespace qwen_image
+}  // namespace qwen_image::device

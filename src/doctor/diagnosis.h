@@ -47,7 +47,7 @@ struct Diagnosis {
 };
 
 // Reads headers, binds every tensor to its place, and times one matrix product for the estimate; reads no
-// other values. Throws only what is no matter of the model (interruption, a bug).
+// other values. Throws for interruption or a bug only: problems of the model are in the result.
 Diagnosis Diagnose(const ModelFiles& files, ThreadPool& pool, const CancelFlag& cancel);
 
 }  // namespace qwen_image::doctor

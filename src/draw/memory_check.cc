@@ -15,7 +15,8 @@ std::string HumanBytes(int64_t bytes) {
   return amount < 1e9 ? fmt::format("{:.0f} MB", amount / 1e6) : fmt::format("{:.1f} GB", amount / 1e9);
 }
 
-// Of a file or of all files with weights in a folder. What cannot be read gets its error where it is opened.
+// Of a file, or of all files with weights in a folder. Files that cannot be read are skipped: opening them
+// reports the error.
 int64_t WeightBytes(const std::filesystem::path& path) {
   std::error_code error;
   if (std::filesystem::is_regular_file(path, error)) {

@@ -1,5 +1,5 @@
 // The public face: opening a model, what can be asked of it, and a drawing's numbered steps.
-#include "device/devices.h"
+#include "device/available.h"
 #include "draw/drawing.h"
 #include "draw/memory_check.h"
 #include "draw/opened_model.h"
@@ -14,7 +14,7 @@ OpenedModel::OpenedModel(const ModelParts& parts, const ModelFiles& files, const
     : name(ModelName(files)),
       check_memory(options.check_memory),
       precision(options.precision),
-      device(ResolveDevice(options.device)),
+      device(device::ResolveDevice(options.device)),
       model(FamilyFor(parts).Open(parts, files,
                                   {.precision = precision, .device = device, .check_memory = check_memory})) {
   // Opening reads small tensors here and there; the pages around them are not needed before their stage.
@@ -59,7 +59,7 @@ void Pipeline::Check(const GenerateRequest& request) const {
   if (!settings.references.empty()) {
     conditioner.NeedVision();  // it may not be there
   } else {
-    // A prompt that the model cannot take. That of an edit is known with its pictures alone.
+    // Throws for a prompt that the model cannot take. An edit's can be checked only with its pictures.
     const PromptOptions options{.max_sequence_length = request.max_sequence_length,
                                 .parse_special_tokens = request.reference_special_tokens};
     conditioner.Tokenize(request.prompt, {}, options);

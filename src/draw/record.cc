@@ -22,7 +22,7 @@ GenerateRequest Drawn(const Picture& picture, const GenerateRequest& request) {
 }
 
 void AddSource(const Picture& picture, const GenerateRequest& request, Json& record) {
-  // The result may have the size of its input, or another than it was drawn at; what was asked for is this.
+  // The result may have another size than it was drawn at. The record holds the size that was asked for.
   if (!picture.source) return;
   const bool asked = request.width || request.height;
   record[options::kSizeName] =

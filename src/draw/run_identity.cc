@@ -57,7 +57,7 @@ bool HasPictures(const GenerateRequest& request) {
   return request.init_image || !request.input_images.empty();
 }
 
-// Where the model's own limit decides, all pictures may be encoded alike all the same.
+// With kAuto the result may still be the same for all pictures: all of them in tiles, or none.
 GenerateRequest::Tiling SettledTiling(const Geometry& geometry, const GenerateRequest& request,
                                       const Settings& settings) {
   using Tiling = GenerateRequest::Tiling;
@@ -84,7 +84,7 @@ GenerateRequest Settled(const Model& model, const GenerateRequest& request, cons
   settled.cfg = settings.guided() ? settings.cfg : 1;
   if (request.latents) settled.seed = 0;
   settled.strength = settings.strength;
-  settled.keep_size = false;  // the size of the result tells
+  settled.keep_size = false;  // RunId contains the size of the result instead
   settled.background = settings.background
                            ? fmt::format("{} {} {}", settings.background->red, settings.background->green,
                                          settings.background->blue)

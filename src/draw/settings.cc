@@ -105,7 +105,8 @@ void ResolveSize(const GenerateRequest& request, const ModelTraits& model, std::
   // A blended picture has the source's own pixels, if no other size is asked for.
   const bool blends = source && request.blend && (request.mask || request.outpaint.any());
   const bool as_original = request.keep_size || (blends && !request.width && !request.height);
-  if (request.keep_size && !original) Fail(ErrorKind::kUsage, "there is no picture whose size could be kept");
+  if (request.keep_size && !original)
+    Fail(ErrorKind::kUsage, "keeping the size needs an input picture, and there is none");
   if (request.keep_size && (request.width || request.height)) CheckNotSquashed(*original, s);
   s.output_width = as_original ? original->width : s.width;
   s.output_height = as_original ? original->height : s.height;
@@ -128,7 +129,7 @@ void ResolveSteps(const GenerateRequest& request, const ModelTraits& model, Sett
   s.sigmas = request.sigmas.empty() ? model.sigmas : request.sigmas;
   if (!request.sigmas.empty()) {
     if (const std::string why = WhyNotSigmas(request.sigmas); !why.empty())
-      Fail(ErrorKind::kUsage, "the sigmas cannot be drawn with: {}", why);
+      Fail(ErrorKind::kUsage, "the sigmas are not valid: {}", why);
   }
   const auto given = static_cast<int64_t>(s.sigmas.size());
   s.steps = request.steps.value_or(given > 0 ? given : model.defaults.steps);
@@ -136,8 +137,9 @@ void ResolveSteps(const GenerateRequest& request, const ModelTraits& model, Sett
   if (!request.sigmas.empty())
     Fail(ErrorKind::kUsage, "{} sigmas are {} steps, not {}; leave out the steps", given, given, s.steps);
   Fail(ErrorKind::kUsage,
-       "this model was made for {} steps with noise levels of its own, and cannot be drawn in {}; leave out "
-       "the steps, or give sigmas",
+       "this model has fixed noise levels for {} steps and cannot be drawn in {}; leave out the steps, or "
+       "give "
+       "sigmas",
        given, s.steps);
 }
 

@@ -334,7 +334,7 @@ TEST(Settings, GivenSigmasAreTheSteps) {
        {std::vector{1.0, 1.0}, std::vector{0.5, 0.6}, std::vector{1.5}, std::vector{1.0, 0.0},
         std::vector{std::nan("")}, std::vector<double>(1001, 0.5)}) {
     request.sigmas = wrong;
-    EXPECT_THAT(UsageError(request), testing::HasSubstr("the sigmas cannot be drawn with"));
+    EXPECT_THAT(UsageError(request), testing::HasSubstr("the sigmas are not valid"));
   }
 }
 
@@ -353,7 +353,7 @@ TEST(Settings, AModelWithSigmasOfItsOwnTakesNoOtherNumberOfSteps) {
     draw::ResolveSettings(request, model);
     FAIL();
   } catch (const Error& error) {
-    EXPECT_THAT(error.message(), testing::HasSubstr("made for 2 steps"));
+    EXPECT_THAT(error.message(), testing::HasSubstr("fixed noise levels for 2 steps"));
   }
 }
 

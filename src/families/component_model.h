@@ -6,7 +6,7 @@
 #include <optional>
 #include <vector>
 
-#include "device/devices.h"
+#include "device/available.h"
 #include "families/family.h"
 #include "mlx/weight_forms.h"
 #include "weights/model_defaults.h"
@@ -70,11 +70,11 @@ class ComponentModel : public Model {
 
   // Where the components compute. Throws Error kOutOfMemory if they do not fit there.
   void Place(const ModelOptions& options) {
-    const DeviceChoice choice = ChooseDevice(options);
-    if (options.check_memory) CheckDeviceMemory(choice);
+    const device::DeviceChoice choice = ChooseDevice(options);
+    if (options.check_memory) device::CheckDeviceMemory(choice);
     conditioner_.encoders().Place(choice);
-    denoiser_.transformer().UseBackend(MakeBackend(choice));
-    autoencoder_.vae().UseBackend(MakeBackend(choice));
+    denoiser_.transformer().UseBackend(device::MakeBackend(choice));
+    autoencoder_.vae().UseBackend(device::MakeBackend(choice));
   }
 
   ModelDefaults own_defaults_;  // of the model's folder
@@ -84,8 +84,8 @@ class ComponentModel : public Model {
   AutoencoderType autoencoder_;
 
  private:
-  DeviceChoice ChooseDevice(const ModelOptions& options) const {
-    DeviceChoice choice{options.device, options.precision};
+  device::DeviceChoice ChooseDevice(const ModelOptions& options) const {
+    device::DeviceChoice choice{options.device, options.precision};
     if (options.device == Device::kCpu) return choice;
     // On the device, where weights may be wider than in their files.
     const int64_t encoder = UseOfWeights(conditioner_.encoders().text().weights().AllLayers()).device_bytes();

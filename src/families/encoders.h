@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "core/fail.h"
-#include "device/devices.h"
+#include "device/available.h"
 #include "families/component.h"
 #include "weights/model_parts.h"
 #include "weights/store.h"
@@ -40,7 +40,7 @@ class Encoders {
       VisionEncoder opened(WeightStore(vision_path_, Component::kVisionEncoder), precision_);
       CheckVisionFits(opened, text_.config());
       vision_.emplace(std::move(opened));
-      vision_->UseBackend(MakeBackend(device_));
+      vision_->UseBackend(device::MakeBackend(device_));
     }
     return *vision_;
   }
@@ -51,9 +51,9 @@ class Encoders {
     return use(vision_ ? &*vision_ : nullptr);
   }
 
-  void Place(const DeviceChoice& choice) {
+  void Place(const device::DeviceChoice& choice) {
     device_ = choice;
-    text_.UseBackend(MakeBackend(choice));
+    text_.UseBackend(device::MakeBackend(choice));
   }
   void ReleasePages() const {
     text_.ReleasePages();
@@ -66,7 +66,7 @@ class Encoders {
   Precision precision_;
   TextEncoder text_;
   std::filesystem::path vision_path_;
-  DeviceChoice device_;
+  device::DeviceChoice device_;
   mutable std::mutex vision_mutex_;  // a request can be checked while a picture is drawn
   mutable std::optional<VisionEncoder> vision_;
 };

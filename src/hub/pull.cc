@@ -57,7 +57,7 @@ std::vector<PlannedBlob> PlanBlobs(const std::vector<RemoteFile>& files, const f
 }
 
 void CheckSpace(const PullRequest& request, const fs::path& repo_folder, uint64_t needed) {
-  // A disk that is filled to its last byte is no joy either; a few megabytes go to links and folders.
+  // A few megabytes stay free for links and folders.
   constexpr uint64_t kReserve = uint64_t{16} << 20;
   const uint64_t free = request.free_space(repo_folder);
   if (needed == 0 || free >= needed + kReserve) return;

@@ -19,8 +19,8 @@ struct IntegerForm {
   int group = 0;               // 16, 32 or 64 values; 0: the values are none
   int bits = 0;                // of the largest q
   PackedIntegers packed = {};  // where the units keep them, if that is of use
-  // Above 0: what is made of integers is not the matrix but its product with a rotation of groups of so many
-  // values, so that activations must be rotated too (kernels/rotated_int8.h).
+  // Above 0: the integers are those of matrix · rotation, in groups of so many values, so activations must be
+  // rotated too (kernels/rotated_int8.h).
   int64_t rotation = 0;
 };
 

@@ -40,7 +40,7 @@ Grid GridFor(int64_t rows, int64_t cols, int64_t channels, int threads) {
   return grid;
 }
 
-// The last blocks, which are too few to go round, row by row of their tiles.
+// Splits the last blocks, if there are fewer of them than threads, into rows of tiles.
 void SplitLast(std::vector<TileBlock>& blocks, int threads) {
   const auto count = static_cast<int64_t>(blocks.size());
   if (count < threads || count >= kTasksPerThread * 2 * threads) return;  // too few, or enough anyway

@@ -20,7 +20,7 @@ struct Layer {
   WeightTensor up;    // [out, rank]
   double factor = 1;  // alpha / rank, as far as the scaled matrices do not hold it
 
-  // Of F16 and BF16 files with an alpha: see lora_alpha.h. Null: the matrix is used as it is in the file.
+  // Of F16 and BF16 files with an alpha: see alpha.h. Null: the matrix is used as it is in the file.
   using Scaled = std::shared_ptr<const std::vector<std::byte>>;
   Scaled scaled_down = nullptr, scaled_up = nullptr;
 

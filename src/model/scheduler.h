@@ -47,7 +47,7 @@ Schedule MakeSchedule(const SchedulerConfig& config, int64_t steps, int64_t imag
 Schedule ScheduleFromSigmas(const SchedulerConfig& config, std::span<const double> sigmas,
                             int64_t image_tokens);
 
-// Why these are no noise levels of a run: they must fall, from 1 or less to more than 0. Empty: they are.
+// Returns why the sigmas are not valid, or an empty text. They must fall, from 1 or less to more than 0.
 std::string WhyNotSigmas(std::span<const double> sigmas);
 
 // latents += (sigmas[step + 1] − sigmas[step]) · velocity

@@ -22,7 +22,7 @@
 
 namespace qwen_image {
 
-// Arrays of as many columns that lie one behind the other as one sequence: those of text and picture.
+// Arrays with equal columns that make one sequence: that of the text, then that of the picture.
 using Joint = std::vector<Array>;
 
 struct Norm {

@@ -85,6 +85,7 @@ void CheckRanges(const GenerateRequest& request) {
                       [&](const std::optional<double>& value) {
                         if (value) CheckRange(field, *value, "a number ");
                       },
+                      [&](int64_t value) { CheckRange(field, static_cast<double>(value), ""); },
                       [&](const std::optional<int64_t>& value) {
                         if (value) CheckRange(field, static_cast<double>(*value), "");
                       },

@@ -1,6 +1,6 @@
 // Every setting of a picture is declared once, in fields.cc. The command line, the server, C, Python, the
 // record in a PNG, the identity of a run and the tables in the documents are made from these declarations.
-// docs/architecture.md tells how an option is added.
+// docs/architecture.md tells how a setting is added.
 #pragma once
 
 #include <optional>
@@ -105,8 +105,7 @@ ByType(Uses...) -> ByType<Uses...>;
 
 // Pictures, masks and noise: each surface has its own way to bring them.
 bool IsData(const Field& field);
-// Data, and what is done to a picture that came: what is wrong with such a setting is judged after all
-// others.
+// Data, and settings that change a picture that was given. They are checked after all others.
 bool ConcernsPictures(const Field& field);
 bool IsDefault(const Field& field, const GenerateRequest& request);
 void Reset(const Field& field, GenerateRequest& request);

@@ -1,4 +1,4 @@
-// The declarations. A member of GenerateRequest without one fails fields_test.
+// The declarations. options_test fails for a member of GenerateRequest that has none.
 #include "options/field.h"
 
 namespace qwen_image::options {

@@ -116,6 +116,16 @@ TEST(Fields, RangesAreThoseThatAreDeclared) {
   EXPECT_EQ(refusal({.strength = 2}), "the strength must be a number from 0 to 1, not 2");
   EXPECT_EQ(refusal({.step_cache = 1.5}),
             "the threshold of the step cache must be a number from 0 (off) to 1, not 1.5");
+  // No setting declares a range for a plain whole number today; one may.
+  const ScopedField trial({.name = "trial",
+                           .member = &GenerateRequest::max_sequence_length,
+                           .decides = Decides::kLatents,
+                           .recorded = Recorded::kIfSet,
+                           .help = "A trial",
+                           .least = 100,
+                           .most = 600});
+  EXPECT_EQ(refusal({}), "");
+  EXPECT_EQ(refusal({.max_sequence_length = 5}), "trial must be from 100 to 600, not 5");
 }
 
 TEST(Fields, ATestMayDeclareOne) {

@@ -22,7 +22,7 @@ Json OlderValue(const Field& field, const Json& record) {
   return {m.left, m.top, m.right, m.bottom};
 }
 
-// Of two settings, either says the number of steps: the one that is given counts alone.
+// `steps` and `sigmas` both say the number of steps: the one that is given counts.
 bool SaysSteps(const Field& field) {
   return field.name == std::string_view("steps") || field.name == std::string_view("sigmas");
 }

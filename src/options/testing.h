@@ -1,4 +1,4 @@
-// For tests: an option that is declared for a while.
+// For tests: a setting that is declared for a while.
 #pragma once
 
 #include <vector>

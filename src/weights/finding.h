@@ -19,8 +19,8 @@ struct Finding {
   std::string subject;  // the tensors, folded: "transformer_blocks.{0…59}.attn.to_q.bias"; or a file
   std::string text;     // what is unusual, and why that may be
   std::vector<std::string> tensors;
-  // What the loader says of it, as lines of its error; none: it loads all the same, or finds it out later,
-  // when it takes the tensors.
+  // What the loader says of it, as lines of its error. Empty: the file still loads, or the error comes when
+  // the tensors are bound.
   std::vector<std::string> errors = {};
 };
 

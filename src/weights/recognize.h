@@ -27,8 +27,8 @@ struct RecognizedFile {
 
 // Asks every family, the last one first; the first that knows the file's tensors has it.
 RecognizedFile Recognize(const WeightFile& file);
-// What files are together, as far as one of them tells: the one of the last family. Another shard may hold
-// only what several families have.
+// What several files are together: the result for the recognized file whose family comes last in the table.
+// Another shard may hold only tensors that several families have.
 RecognizedFile Recognize(std::span<const std::unique_ptr<WeightFile>> files);
 // Whether a tensor is named as the component's are: the file may be damaged or incomplete, but is one of it.
 bool HasNamesOf(const WeightFile& file, Component component);

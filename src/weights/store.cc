@@ -210,7 +210,7 @@ void WeightStore::CollectTensors(bool is_folder) {
 
 // MLX keeps the channels of a convolution last: [out, kernel…, in] instead of [out, in, kernel…]. Kernels are
 // square, so equal last dimensions speak for torch's layout; but 3 input channels and a kernel of 3 look the
-// same both ways. Tools save all convolutions alike, so one that tells speaks for all.
+// same both ways. Tools save all convolutions alike, so one that is not ambiguous decides for all.
 void WeightStore::TurnChannelsLast() {
   const auto is_convolution = [](const WeightTensor& tensor) { return tensor.shape().size() >= 4; };
   const bool channels_last = std::any_of(tensors_.begin(), tensors_.end(), [&](const auto& item) {

@@ -385,7 +385,7 @@ class Transparency(PageTest):
         page.draw("a red circle", sigmas="1, many")
         page.until(lambda: "Noise levels are numbers" in page.text("#message"))
         page.draw("a red circle", sigmas="0.5, 1")
-        page.until(lambda: "the sigmas cannot be drawn with" in page.text("#message"))
+        page.until(lambda: "the sigmas are not valid" in page.text("#message"))
         self.assertEqual(page.run("return document.activeElement.id"), "sigmas")
 
 

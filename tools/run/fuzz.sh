@@ -23,7 +23,7 @@ fuzz_target() {
 
 run_fuzz() {
   local seconds=${1:-30} targets=("$project"/tests/fuzz/corpus/*) target running=0 failed=0
-  [[ $seconds =~ ^[1-9][0-9]*$ ]] || { say "fuzz: $seconds is no number of seconds"; exit 2; }
+  [[ $seconds =~ ^[1-9][0-9]*$ ]] || { say "fuzz: $seconds is not a number of seconds"; exit 2; }
   if [ $# -gt 1 ]; then targets=("$project/tests/fuzz/corpus/$2"); fi
   [ -d "${targets[0]}" ] || { say "fuzz: there is no target $2; known are: $(ls -m "$project/tests/fuzz/corpus")"; exit 2; }
   need "${build_packages[@]}" clang-14 libclang-rt-14-dev

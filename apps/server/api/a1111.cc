@@ -87,10 +87,10 @@ std::string RoundSides(Json& settings, int64_t multiple) {
 
 // One line per setting, as such tools keep it with a picture.
 std::string InfoText(const jobs::Job& job, uint64_t seed, const std::string& model) {
-  std::string text = job.prompt;
-  if (!job.negative_prompt.empty()) text += "\nNegative prompt: " + job.negative_prompt;
+  std::string text = job.settings.prompt;
+  if (!job.negative_prompt().empty()) text += "\nNegative prompt: " + job.negative_prompt();
   return text + fmt::format("\nSteps: {}, Sampler: {}, CFG scale: {}, Seed: {}, Size: {}x{}, Model: {}",
-                            job.steps, kSampler, job.cfg, seed, job.width, job.height, model);
+                            job.steps(), kSampler, job.cfg(), seed, job.width(), job.height(), model);
 }
 
 Json InfoOf(const jobs::Job& job, const std::string& model) {
@@ -99,23 +99,23 @@ Json InfoOf(const jobs::Job& job, const std::string& model) {
     seeds.push_back(image.seed);
     texts.push_back(InfoText(job, image.seed, model));
   }
-  return {{"prompt", job.prompt},
-          {"all_prompts", std::vector<std::string>(job.images.size(), job.prompt)},
-          {"negative_prompt", job.negative_prompt},
-          {"all_negative_prompts", std::vector<std::string>(job.images.size(), job.negative_prompt)},
-          {"seed", job.seed},
+  return {{"prompt", job.settings.prompt},
+          {"all_prompts", std::vector<std::string>(job.images.size(), job.settings.prompt)},
+          {"negative_prompt", job.negative_prompt()},
+          {"all_negative_prompts", std::vector<std::string>(job.images.size(), job.negative_prompt())},
+          {"seed", job.settings.seed},
           {"all_seeds", seeds},
-          {"subseed", job.seed},
+          {"subseed", job.settings.seed},
           {"all_subseeds", seeds},
           {"subseed_strength", 0},
-          {"width", job.width},
-          {"height", job.height},
+          {"width", job.width()},
+          {"height", job.height()},
           {"sampler_name", kSampler},
-          {"cfg_scale", job.cfg},
-          {"steps", job.steps},
+          {"cfg_scale", job.cfg()},
+          {"steps", job.steps()},
           {"batch_size", job.images.size()},
           {"restore_faces", false},
-          {"denoising_strength", job.strength ? Json(*job.strength) : Json()},
+          {"denoising_strength", job.settings.strength ? Json(*job.settings.strength) : Json()},
           {"sd_model_name", model},
           {"extra_generation_params", Json::object()},
           {"index_of_first_image", 0},

@@ -71,7 +71,7 @@ TEST_F(A1111Routes, TextToImage) {
 
 TEST_F(A1111Routes, ARandomSeedIsTold) {
   const Json reply = JsonOf(Draw("txt2img", {{"prompt", "x"}, {"seed", -1}}));
-  EXPECT_EQ(Json::parse(reply["info"].get<std::string>())["seed"], jobs_.List().front().seed);
+  EXPECT_EQ(Json::parse(reply["info"].get<std::string>())["seed"], jobs_.List().front().settings.seed);
 }
 
 TEST_F(A1111Routes, ImageToImage) {
@@ -83,9 +83,9 @@ TEST_F(A1111Routes, ImageToImage) {
   const Json reply = JsonOf(response);
   EXPECT_EQ(PictureOf(reply, 0).width, 32);
   EXPECT_FALSE(reply["parameters"].contains("init_images"));
-  EXPECT_EQ(jobs_.List().front().strength, 0.5);
+  EXPECT_EQ(jobs_.List().front().settings.strength, 0.5);
   EXPECT_EQ(Draw("img2img", {{"prompt", "x"}, {"init_images", {kPicture}}, {"steps", 4}}).status, 200);
-  EXPECT_EQ(jobs_.List().front().strength, 0.75);
+  EXPECT_EQ(jobs_.List().front().settings.strength, 0.75);
 }
 
 TEST_F(A1111Routes, MasksAndInvertedMasks) {

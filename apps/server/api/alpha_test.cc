@@ -70,7 +70,7 @@ TEST_F(AlphaRoutes, JobsDrawItAndLayItOnColours) {
   ASSERT_TRUE(expected.has_alpha());
   EXPECT_EQ(PictureOf(job).pixels, expected.pixels);
   const jobs::Job flat = Draw({{"background", "Navy"}});
-  EXPECT_EQ(flat.background, "Navy");
+  EXPECT_EQ(flat.settings.background, "Navy");
   EXPECT_EQ(flat.images.at(0).channels, 3);
   EXPECT_EQ(PictureOf(flat).pixels, Flatten(expected, {0, 0, 128}).pixels);
   EXPECT_THAT(flat.notes, IsEmpty());

@@ -91,7 +91,7 @@ void ReadPictures(const JobPictures& pictures, const Pipeline& pipeline, const R
   const bool repairs = job.request.mask || job.request.outpaint.any();
   if (repairs && !job.request.init_image && job.request.input_images.empty())
     throw FieldError(job.request.mask ? "mask" : "outpaint",
-                     fmt::format("{} changes a picture, and none came with it; send one in {} or {}",
+                     fmt::format("{} changes a picture, but the request has none; send one in {} or {}",
                                  job.request.mask ? "mask" : "outpaint", pictures.NameOf("init_image"),
                                  pictures.NameOf("input_images")));
 }
@@ -215,37 +215,35 @@ Json JobJson(const jobs::Job& job) {
     if (image.channels == 4) images.back()["alpha"] = true;
   }
   const jobs::JobProgress& p = job.progress;
-  return {{"id", job.id},
-          {"state", Name(job.state)},
-          {"created", job.created},
-          {"started", TimeOrNull(job.started)},
-          {"finished", TimeOrNull(job.finished)},
-          {"prompt", job.prompt},
-          {"negative_prompt", job.negative_prompt},
-          {"width", job.width},
-          {"height", job.height},
-          {"steps", job.steps},
-          {"sigmas", job.sigmas.empty() ? Json() : Json(job.sigmas)},
-          {"cfg", job.cfg},
-          {"seed", job.seed},
-          {"n", job.count},
-          {"background", job.background.empty() ? Json() : Json(job.background)},
-          {"strength", job.strength ? Json(*job.strength) : Json()},
-          {"input_images", job.input_images},
-          {"init_image", job.has_init_image},
-          {"mask", job.has_mask},
-          {"progress",
-           {{"position", p.position},
-            {"stage", p.stage},
-            {"step", p.step},
-            {"steps", p.steps},
-            {"picture", p.picture},
-            {"fraction", p.fraction},
-            {"seconds_per_step", p.seconds_per_step},
-            {"seconds_left", p.seconds_left}}},
-          {"images", images},
-          {"notes", job.notes},
-          {"error", job.error.empty() ? Json() : Json(job.error)}};
+  Json json{{"id", job.id},
+            {"state", Name(job.state)},
+            {"created", job.created},
+            {"started", TimeOrNull(job.started)},
+            {"finished", TimeOrNull(job.finished)},
+            {"n", job.count},
+            {"input_images", job.input_images},
+            {"init_image", job.has_init_image},
+            {"mask", job.has_mask},
+            {"progress",
+             {{"position", p.position},
+              {"stage", p.stage},
+              {"step", p.step},
+              {"steps", p.steps},
+              {"picture", p.picture},
+              {"fraction", p.fraction},
+              {"seconds_per_step", p.seconds_per_step},
+              {"seconds_left", p.seconds_left}}},
+            {"images", images},
+            {"notes", job.notes},
+            {"error", job.error.empty() ? Json() : Json(job.error)}};
+  for (const options::Field& field : options::Fields()) {
+    if (options::IsData(field) || field.not_in.http) continue;
+    Json value = options::ToJson(field, job.settings);
+    // An empty list or text says that the setting was not given, except where it must be given.
+    const bool not_given = field.recorded == options::Recorded::kIfSet && (value.empty() || value == "");
+    json[field.name] = not_given ? Json() : std::move(value);
+  }
+  return json;
 }
 
 }  // namespace qwen_image::api

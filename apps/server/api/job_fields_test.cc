@@ -79,7 +79,7 @@ TEST(JobFields, SigmasAreTheSteps) {
     }
     return std::string("(not refused)");
   };
-  EXPECT_THAT(blamed({{"sigmas", {0.5, 1}}}), testing::StartsWith("sigmas: the sigmas cannot be drawn with"));
+  EXPECT_THAT(blamed({{"sigmas", {0.5, 1}}}), testing::StartsWith("sigmas: the sigmas are not valid"));
   EXPECT_THAT(blamed({{"sigmas", {1, 0.5}}, {"steps", 3}}),
               testing::StartsWith("steps: 2 sigmas are 2 steps, not 3"));
   EXPECT_EQ(Parse({{"sigmas", {1, 0.5}}, {"steps", 2}}).request.steps, 2);
@@ -145,7 +145,7 @@ TEST(JobFields, WrongValuesAreNamed) {
   EXPECT_THAT(Refusal({{"vae_tiling", "maybe"}}), HasSubstr("vae_tiling must be auto or on or off"));
   EXPECT_THAT(Refusal({{"strength", 0.5}}), HasSubstr("strength needs"));
   EXPECT_THAT(Refusal({{"blend", false}}), HasSubstr("blend says how a mask is used"));
-  EXPECT_THAT(Refusal({{"keep_size", true}}), HasSubstr("no picture whose size could be kept"));
+  EXPECT_THAT(Refusal({{"keep_size", true}}), HasSubstr("keeping the size needs an input picture"));
   for (const Json& seed : std::vector<Json>{-2, 1.5, "x", true, 1e30})
     EXPECT_THAT(Refusal({{"seed", seed}}), HasSubstr("seed must be a whole number from 0 to 2^64 - 1"));
   EXPECT_THAT(Refusal({{"stpes", 5}}), HasSubstr("the field \"stpes\" is not known; known are prompt, "));
@@ -250,8 +250,9 @@ TEST(JobFields, WrongPicturesAreNamed) {
   EXPECT_THAT(Refusal({{"init_image", grey.substr(0, 60)}}), HasSubstr("init_image"));
   EXPECT_THAT(
       Refusal({{"mask", grey}}),
-      HasSubstr("mask changes a picture, and none came with it; send one in init_image or input_images"));
-  EXPECT_THAT(Refusal({{"outpaint", {16, 0, 0, 0}}}), HasSubstr("outpaint changes a picture, and none came"));
+      HasSubstr("mask changes a picture, but the request has none; send one in init_image or input_images"));
+  EXPECT_THAT(Refusal({{"outpaint", {16, 0, 0, 0}}}),
+              HasSubstr("outpaint changes a picture, but the request has none"));
   EXPECT_THAT(Refusal({{"mask", 1}}), HasSubstr("mask must be a picture"));
   for (const Json& margins :
        std::vector<Json>{5, Json::array({1, 2, 3}), Json::array({1, 2, 3, -4}), Json::array({1, 2, 3, 1.5}),
@@ -354,8 +355,8 @@ TEST(JobFields, JobsAsJson) {
   job.state = jobs::State::kRunning;
   job.created = 1000;
   job.started = 2000;
-  job.prompt = "x";
-  job.seed = 5;
+  job.settings.prompt = "x";
+  job.settings.seed = 5;
   job.count = 2;
   job.progress.stage = "denoise";
   job.progress.step = 3;
@@ -373,8 +374,8 @@ TEST(JobFields, JobsAsJson) {
   EXPECT_TRUE(json["sigmas"].is_null());
   EXPECT_TRUE(json["background"].is_null());
   EXPECT_TRUE(json["error"].is_null());
-  job.sigmas = {1, 0.5};
-  job.background = "white";
+  job.settings.sigmas = {1, 0.5};
+  job.settings.background = "white";
   job.images.push_back({64, 32, 6, 4});
   EXPECT_EQ(JobJson(job)["sigmas"], Json({1, 0.5}));
   EXPECT_EQ(JobJson(job)["background"], "white");

@@ -127,7 +127,7 @@ http::Response DataReply(const http::Request& request, const jobs::Queue& queue,
                        {"data", data},
                        {"background", opaque ? "opaque" : "transparent"},
                        {"output_format", "png"},
-                       {"size", fmt::format("{}x{}", job.width, job.height)}});
+                       {"size", fmt::format("{}x{}", job.width(), job.height())}});
 }
 
 http::Reply Draw(const http::Request& request, const Json& settings, JobPictures pictures,

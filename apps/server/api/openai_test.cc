@@ -109,9 +109,9 @@ TEST_F(OpenAiRoutes, Sigmas) {
   Json body = Small({{"sigmas", {1, 0.4}}});
   body.erase("steps");
   EXPECT_EQ(Ask(Post("/v1/images/generations", body.dump())).status, 200);
-  EXPECT_EQ(jobs_.List().front().steps, 2);
+  EXPECT_EQ(jobs_.List().front().steps(), 2);
   EXPECT_EQ(Ask(Form({{"prompt", "x"}, {"@image", kPicture}, {"sigmas", "[1, 0.6, 0.2]"}})).status, 200);
-  EXPECT_THAT(jobs_.List().front().sigmas, testing::ElementsAre(1, 0.6, 0.2));
+  EXPECT_THAT(jobs_.List().front().settings.sigmas, testing::ElementsAre(1, 0.6, 0.2));
   EXPECT_THAT(Refusal(Form({{"prompt", "x"}, {"@image", kPicture}, {"sigmas", "0.5"}})),
               HasSubstr("sigmas must be a list"));
 }
@@ -171,7 +171,7 @@ TEST_F(OpenAiRoutes, Edits) {
   ASSERT_EQ(data.size(), 2u);
   EXPECT_EQ(DecodeImage(*DecodeBase64(data[0]["b64_json"].get<std::string>()), "reply").image.width, 64);
   EXPECT_EQ(jobs_.List().front().input_images, 1);
-  EXPECT_EQ(jobs_.List().front().seed, 3u);
+  EXPECT_EQ(jobs_.List().front().settings.seed, 3u);
   EXPECT_EQ(
       Ask(Form({{"prompt", "x"}, {"@image[]", kPicture}, {"@image[]", kPicture}, {"steps", "1"}})).status,
       200);

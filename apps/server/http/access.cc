@@ -90,9 +90,9 @@ bool SameSecret(std::string_view given, std::string_view secret) {
 std::optional<Refusal> CheckAccess(const AccessRules& rules, const RequestHead& head) {
   if (head.hosts.size() != 1) return Refusal{400, "a request needs one Host header"};
   const auto host = ParseHost(head.hosts.front());
-  if (!host) return Refusal{400, fmt::format("{} is no host", Quoted(head.hosts.front()))};
+  if (!host) return Refusal{400, fmt::format("{} is not a host", Quoted(head.hosts.front()))};
   if (!IsOurs(rules, head, *host))
-    return Refusal{403, fmt::format("this server is not called {}; whoever runs it can allow that name with "
+    return Refusal{403, fmt::format("this server is not called {}; its operator can allow that name with "
                                     "--allow-host",
                                     Quoted(head.hosts.front()))};
   if (head.origin && !IsOwnOrigin(*head.origin, *host))

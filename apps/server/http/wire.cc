@@ -26,7 +26,7 @@ std::string MessageOf(int status, const Settings& settings) {
         "smaller, "
         "or send them as JPEG",
         settings.max_body_bytes >> 20);
-  return "this is no HTTP request";
+  return "this is not an HTTP request";
 }
 
 // Errors of the parser, as opposed to those of the connection.

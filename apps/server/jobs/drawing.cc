@@ -136,12 +136,12 @@ void Queue::Impl::DrawPicture(const Entry& entry, int64_t index, ProgressMeter& 
   Job& job = entry->job;
   job.images.push_back({picture.width, picture.height, picture.seed, picture.channels});
   if (index == 0) {
-    job.width = picture.width;
-    job.height = picture.height;
-    job.negative_prompt = picture.negative_prompt;
-    job.steps = picture.steps;
-    job.cfg = picture.cfg;
-    job.strength = picture.strength;
+    job.settings.width = picture.width;
+    job.settings.height = picture.height;
+    job.settings.negative_prompt = picture.negative_prompt;
+    job.settings.steps = picture.steps;
+    job.settings.cfg = picture.cfg;
+    job.settings.strength = picture.strength;
     if (picture.prompt_truncated)
       job.notes.push_back(
           fmt::format("the prompt has {} tokens, of which the first {} are used; the rest had no effect",

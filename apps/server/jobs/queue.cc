@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "core/fail.h"
+#include "options/field.h"
 #include "server/jobs/queue_impl.h"
 
 namespace qwen_image::jobs {
@@ -11,25 +12,24 @@ namespace {
 
 Job NewJob(const Request& asked, const Defaults& defaults, int64_t created) {
   const GenerateRequest& r = asked.request;
-  const bool size_is_known = r.input_images.empty() && !r.init_image;
-  return {
-      .id = NewJobId(),
-      .created = created,
-      .prompt = r.prompt,
-      .negative_prompt = r.negative_prompt.value_or(defaults.negative_prompt),
-      .width = r.width.value_or(size_is_known ? defaults.width : 0),
-      .height = r.height.value_or(size_is_known ? defaults.height : 0),
-      .steps = r.steps.value_or(r.sigmas.empty() ? defaults.steps : static_cast<int64_t>(r.sigmas.size())),
-      .count = asked.count,
-      .cfg = r.cfg.value_or(defaults.cfg),
-      .seed = r.seed,
-      .sigmas = r.sigmas,
-      .background = r.background,
-      .strength = r.strength,
-      .input_images = static_cast<int64_t>(r.input_images.size()),
-      .has_init_image = r.init_image.has_value(),
-      .has_mask = r.mask.has_value(),
-      .notes = asked.notes};
+  Job job{.id = NewJobId(),
+          .created = created,
+          .settings = options::WithoutData(r),
+          .count = asked.count,
+          .input_images = static_cast<int64_t>(r.input_images.size()),
+          .has_init_image = r.init_image.has_value(),
+          .has_mask = r.mask.has_value(),
+          .notes = asked.notes};
+  GenerateRequest& settings = job.settings;
+  if (!settings.negative_prompt) settings.negative_prompt = defaults.negative_prompt;
+  if (!settings.steps)
+    settings.steps = r.sigmas.empty() ? defaults.steps : static_cast<int64_t>(r.sigmas.size());
+  if (!settings.cfg) settings.cfg = defaults.cfg;
+  if (r.input_images.empty() && !r.init_image) {  // else the size follows from a picture
+    if (!settings.width) settings.width = defaults.width;
+    if (!settings.height) settings.height = defaults.height;
+  }
+  return job;
 }
 
 }  // namespace
@@ -254,7 +254,7 @@ std::shared_ptr<Queue::Subscription> Queue::Subscribe(const std::string& id, Obs
   lock.unlock();
   listener->Tell(job, {HasEnded(job.state) ? Event::Kind::kEnd : Event::Kind::kProgress, ""});
   if (!preview.empty()) listener->Tell(job, {Event::Kind::kPreview, preview});
-  // When the caller lets go of it, nothing is told any more, even if the drawing thread has it in hand.
+  // After the caller has let go of the handle, the observer is not called again.
   return {listener.get(), [listener](Subscription*) { listener->Close(); }};
 }
 

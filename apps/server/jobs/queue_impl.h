@@ -23,7 +23,7 @@ class Queue::Subscription {
  public:
   explicit Subscription(Observer observer) : observer_(std::move(observer)) {}
 
-  // Whoever holds this tells first: the state at the beginning comes before all that happens later.
+  // While this is held, no other thread can notify, so the state at the beginning is sent first.
   std::unique_lock<std::recursive_mutex> Hold() { return std::unique_lock(mutex_); }
 
   void Tell(const Job& job, const Event& event) noexcept {

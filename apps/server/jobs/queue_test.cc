@@ -171,7 +171,8 @@ TEST_F(QueueTest, AShorterQueueAfterARestartLosesNoJob) {
     const Store store(folder_.path());
     for (int64_t i = 0; i < 9; ++i) {
       ids.push_back(NewJobId());
-      store.Write(Job{.id = ids.back(), .state = State::kQueued, .created = i + 1, .prompt = "x"});
+      store.Write(
+          Job{.id = ids.back(), .state = State::kQueued, .created = i + 1, .settings = {.prompt = "x"}});
     }
   }
   const Queue jobs(TinyPipeline(), folder_.path(), {.queue = 2});
@@ -182,8 +183,9 @@ TEST_F(QueueTest, AShorterQueueAfterARestartLosesNoJob) {
 }
 
 TEST_F(QueueTest, AKilledServersJobsAreSaidToBeInterrupted) {
-  Job running{.id = NewJobId(), .state = State::kRunning, .created = 1, .started = 2, .prompt = "x"};
-  Job waiting{.id = NewJobId(), .state = State::kQueued, .created = 3, .prompt = "x"};
+  Job running{
+      .id = NewJobId(), .state = State::kRunning, .created = 1, .started = 2, .settings = {.prompt = "x"}};
+  Job waiting{.id = NewJobId(), .state = State::kQueued, .created = 3, .settings = {.prompt = "x"}};
   {
     const Store store(folder_.path());
     store.Write(running);

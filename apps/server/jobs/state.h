@@ -44,16 +44,16 @@ struct Job {
   std::string id;
   State state = State::kQueued;
   int64_t created = 0, started = 0, finished = 0;  // Unix time in milliseconds; 0: not yet
-  // The settings, with every default filled in as soon as they are known.
-  std::string prompt, negative_prompt;
-  int64_t width = 0, height = 0, steps = 0, count = 1;
-  double cfg = 0;
-  uint64_t seed = 0;
-  std::vector<double> sigmas = {};  // that were given; empty: the model's own
-  std::string background = {};      // that was asked for
-  std::optional<double> strength;
+  GenerateRequest settings;  // without data; every default is filled in as soon as it is known
+  int64_t count = 1;         // of pictures to draw
   int64_t input_images = 0;  // how many pictures it edits
   bool has_init_image = false, has_mask = false;
+
+  int64_t width() const { return settings.width.value_or(0); }  // 0: not known yet
+  int64_t height() const { return settings.height.value_or(0); }
+  int64_t steps() const { return settings.steps.value_or(0); }
+  double cfg() const { return settings.cfg.value_or(0); }
+  std::string negative_prompt() const { return settings.negative_prompt.value_or(""); }
 
   JobProgress progress;
   std::vector<JobImage> images;  // finished ones

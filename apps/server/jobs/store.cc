@@ -18,6 +18,8 @@
 #include "files/png.h"
 #include "files/random_hex.h"
 #include "files/text.h"
+#include "options/field.h"
+#include "options/json_form.h"
 #include "weights/config_reader.h"
 
 namespace qwen_image::jobs {
@@ -43,7 +45,7 @@ State ParseState(const std::string& name, const std::string& where) {
   for (const State state : kStates) {
     if (name == Name(state)) return state;
   }
-  Fail(ErrorKind::kBadInput, "{}: {} is no state of a job", where, Quoted(name));
+  Fail(ErrorKind::kBadInput, "{}: {} is not the state of a job", where, Quoted(name));
 }
 
 uint64_t Seed(const Json& object, const std::string& where) {
@@ -56,8 +58,32 @@ uint64_t Seed(const Json& object, const std::string& where) {
 const Json& Array(const Json& object, const char* key, const std::string& where) {
   const auto found = object.find(key);
   if (found == object.end() || !found->is_array() || found->size() > kMaxPictures)
-    Fail(ErrorKind::kBadInput, "{}: \"{}\" is no list, or too long", where, key);
+    Fail(ErrorKind::kBadInput, "{}: \"{}\" is not a list, or is too long", where, key);
   return *found;
+}
+
+// A size or a number of steps that was not known yet. Version 0.1 wrote 0.
+bool IsUnknown(const options::Field& field, const Json& value) {
+  return value.is_null() ||
+         (std::holds_alternative<std::optional<int64_t> GenerateRequest::*>(field.member) && value == 0);
+}
+
+// The settings that StoredJobText wrote. What an older version did not write keeps its default.
+GenerateRequest ParseSettings(const Json& json, const std::string& where) {
+  GenerateRequest settings;
+  for (const options::Field& field : options::Fields()) {
+    if (options::IsData(field) || field.not_in.http) continue;
+    const auto found = json.find(field.name);
+    if (found == json.end() || IsUnknown(field, *found)) {
+      const bool optional = options::ToJson(field, settings).is_null();
+      if (field.recorded == options::Recorded::kRequired && !optional)
+        Fail(ErrorKind::kBadInput, "{}: \"{}\" is missing", where, field.name);
+      continue;
+    }
+    const std::string allowed = options::SetFromJson(field, *found, {}, settings);
+    if (!allowed.empty()) Fail(ErrorKind::kBadInput, "{}: \"{}\" must be {}", where, field.name, allowed);
+  }
+  return settings;
 }
 
 // The id in "ID.json", "ID-3.png", ".ID.json.tmp-7-1"; empty: the file is none of ours.
@@ -87,23 +113,19 @@ std::string StoredJobText(const Job& job) {
                {"created", job.created},
                {"started", job.started},
                {"finished", job.finished},
-               {"prompt", job.prompt},
-               {"negative_prompt", job.negative_prompt},
-               {"width", job.width},
-               {"height", job.height},
-               {"steps", job.steps},
                {"count", job.count},
-               {"cfg", job.cfg},
-               {"seed", job.seed},
                {"input_images", job.input_images},
                {"has_init_image", job.has_init_image},
                {"has_mask", job.has_mask},
                {"images", Json::array()},
                {"notes", job.notes},
                {"error", job.error}};
-  if (!job.sigmas.empty()) json["sigmas"] = job.sigmas;
-  if (!job.background.empty()) json["background"] = job.background;
-  if (job.strength) json["strength"] = *job.strength;
+  for (const options::Field& field : options::Fields()) {
+    const bool left_out =
+        options::IsData(field) || field.not_in.http ||
+        (field.recorded == options::Recorded::kIfSet && options::IsDefault(field, job.settings));
+    if (!left_out) json[field.name] = options::ToJson(field, job.settings);
+  }
   for (const JobImage& image : job.images) {
     json["images"].push_back({{"width", image.width}, {"height", image.height}, {"seed", image.seed}});
     if (image.channels == 4) json["images"].back()["alpha"] = true;
@@ -122,33 +144,20 @@ Job ParseStoredJob(std::string_view text, const std::string& where) {
           .created = reader.Int("created", 0, kMax),
           .started = reader.Int("started", 0, kMax),
           .finished = reader.Int("finished", 0, kMax),
-          .prompt = reader.String("prompt", ""),
-          .negative_prompt = reader.String("negative_prompt", ""),
-          .width = reader.Int("width", 0, kMax),
-          .height = reader.Int("height", 0, kMax),
-          .steps = reader.Int("steps", 0, kMax),
+          .settings = ParseSettings(json, where),
           .count = reader.Int("count", 1, kMaxPictures),
-          .cfg = reader.Number("cfg"),
-          .seed = Seed(json, where),
-          .background = reader.String("background", ""),
-          .strength = {},
           .input_images = reader.Int("input_images", 0, kMax),
           .has_init_image = reader.Bool("has_init_image", false),
           .has_mask = reader.Bool("has_mask", false),
           .error = reader.String("error", "")};
-  if (!IsJobId(job.id)) Fail(ErrorKind::kBadInput, "{}: {} is no id of a job", where, Quoted(job.id));
-  if (reader.Has("strength")) job.strength = reader.Number("strength");
-  for (const Json& sigma : json.contains("sigmas") ? Array(json, "sigmas", where) : Json::array()) {
-    if (!sigma.is_number()) Fail(ErrorKind::kBadInput, "{}: a sigma is no number", where);
-    job.sigmas.push_back(sigma.get<double>());
-  }
+  if (!IsJobId(job.id)) Fail(ErrorKind::kBadInput, "{}: {} is not the id of a job", where, Quoted(job.id));
   for (const Json& image : Array(json, "images", where)) {
     const ConfigReader size(image, where + ": images");
     job.images.push_back({size.Int("width", 1, kMax), size.Int("height", 1, kMax), Seed(image, where),
                           size.Bool("alpha", false) ? 4 : 3});
   }
   for (const Json& note : Array(json, "notes", where)) {
-    if (!note.is_string()) Fail(ErrorKind::kBadInput, "{}: a note is no text", where);
+    if (!note.is_string()) Fail(ErrorKind::kBadInput, "{}: a note is not a text", where);
     job.notes.push_back(note.get<std::string>());
   }
   const std::string kind = reader.String("error_kind", "internal");
@@ -162,7 +171,7 @@ Store::Store(fs::path folder) : folder_(std::move(folder)) {
   std::error_code error;
   if (!fs::is_directory(folder_, error)) {
     if (folder_.has_parent_path()) fs::create_directories(folder_.parent_path(), error);
-    // Prompts and pictures are nobody else's business.
+    // Other users of the machine must not see prompts and pictures.
     if (mkdir(folder_.c_str(), 0700) != 0 && errno != EEXIST)
       Fail(ErrorKind::kCannotWrite, "cannot make the folder {} for jobs: {}", folder_.string(),
            std::strerror(errno));

@@ -23,15 +23,15 @@ Job SampleJob() {
           .created = 1700000000123,
           .started = 1700000001000,
           .finished = 1700000002000,
-          .prompt = "caf\u00e9 \"quoted\"\n",
-          .negative_prompt = " ",
-          .width = 64,
-          .height = 48,
-          .steps = 20,
+          .settings = {.prompt = "caf\u00e9 \"quoted\"\n",
+                       .negative_prompt = " ",
+                       .width = 64,
+                       .height = 48,
+                       .steps = 20,
+                       .cfg = 4.5,
+                       .seed = 0xffffffffffffffff,
+                       .strength = 0.25},
           .count = 3,
-          .cfg = 4.5,
-          .seed = 0xffffffffffffffff,
-          .strength = 0.25,
           .input_images = 2,
           .has_init_image = false,
           .has_mask = true,
@@ -54,9 +54,9 @@ TEST(Store, AJobComesBackAsItWas) {
   const Job job = SampleJob();
   const Job again = ParseStoredJob(StoredJobText(job), "x");
   EXPECT_EQ(StoredJobText(again), StoredJobText(job));
-  EXPECT_EQ(again.prompt, job.prompt);
-  EXPECT_EQ(again.seed, job.seed);
-  EXPECT_EQ(again.strength, job.strength);
+  EXPECT_EQ(again.settings.prompt, job.settings.prompt);
+  EXPECT_EQ(again.settings.seed, job.settings.seed);
+  EXPECT_EQ(again.settings.strength, job.settings.strength);
   EXPECT_EQ(again.error_kind, job.error_kind);
   EXPECT_EQ(again.images.size(), 1u);
 }
@@ -67,12 +67,12 @@ TEST(Store, SigmasBackgroundsAndAlphaAreKept) {
   for (const char* name : {"sigmas", "background", "alpha"})
     EXPECT_THAT(plain, testing::Not(HasSubstr(name)));
   EXPECT_EQ(ParseStoredJob(plain, "x").images[0].channels, 3);
-  job.sigmas = {1, 0.978453};
-  job.background = "#0a141e";
+  job.settings.sigmas = {1, 0.978453};
+  job.settings.background = "#0a141e";
   job.images.push_back({64, 48, 8, 4});
   const Job again = ParseStoredJob(StoredJobText(job), "x");
-  EXPECT_EQ(again.sigmas, job.sigmas);
-  EXPECT_EQ(again.background, job.background);
+  EXPECT_EQ(again.settings.sigmas, job.settings.sigmas);
+  EXPECT_EQ(again.settings.background, job.settings.background);
   EXPECT_EQ(again.images[0].channels, 3);
   EXPECT_EQ(again.images[1].channels, 4);
   std::string broken = StoredJobText(job);
@@ -80,10 +80,20 @@ TEST(Store, SigmasBackgroundsAndAlphaAreKept) {
   EXPECT_THROW(ParseStoredJob(broken, "x"), Error);
 }
 
+TEST(Store, SizesThatWereNotKnownYetStayUnknown) {
+  Job job = SampleJob();
+  job.settings.width.reset();
+  std::string text = StoredJobText(job);
+  EXPECT_EQ(ParseStoredJob(text, "x").settings.width, std::nullopt);
+  const std::string unknown = "\"width\": null";
+  text.replace(text.find(unknown), unknown.size(), "\"width\": 0");  // as version 0.1 wrote it
+  EXPECT_EQ(ParseStoredJob(text, "x").settings.width, std::nullopt);
+}
+
 TEST(Store, PromptsWithBytesThatAreNoTextAreKept) {
   Job job = SampleJob();
-  job.prompt = "\xff";
-  EXPECT_EQ(ParseStoredJob(StoredJobText(job), "x").prompt, "\uFFFD");
+  job.settings.prompt = "\xff";
+  EXPECT_EQ(ParseStoredJob(StoredJobText(job), "x").settings.prompt, "\uFFFD");
 }
 
 TEST(Store, RecordsThatAreNoneAreRefused) {
@@ -97,7 +107,7 @@ TEST(Store, RecordsThatAreNoneAreRefused) {
        {std::string(""), std::string("[]"), good.substr(0, good.size() / 2), with("\"failed\"", "\"flying\""),
         with("18446744073709551615", "-1"), with("\"count\": 3", "\"count\": 0"),
         with("\"count\": 3", "\"count\": 1000000000"), with("\"a note\"", "7"),
-        with("\"width\": 64", "\"width\": 0"), with("\"steps\": 20", "\"steps\": null")})
+        with("\"width\": 64", "\"width\": 0"), with("\"steps\": 20", "\"steps\": \"many\"")})
     MessageOf(ErrorKind::kBadInput, [&] { ParseStoredJob(text, "x"); });
 }
 

@@ -11,7 +11,7 @@ namespace qwen_image {
 // Packed rows of the matrix, which are a panel's columns. They may be unaligned, and one may be there twice.
 struct PanelRows {
   const uint8_t* rows[kInt8PanelCols];  // from the first integer on
-  // A row is blocks of integers, each so many, and so many bytes from the next one.
+  // A row consists of blocks of `block_depth` integers, `block_bytes` apart.
   int64_t block_depth, block_bytes;
 };
 

@@ -10,9 +10,9 @@
 
 namespace qwen_image {
 
-// Keys that are looked at together. Their values of a number of the head share a scale, and so do their
-// weights of a query: of 256 keys the largest weight takes so many bits from the others that pictures of the
-// embedded model are 5 dB farther from the exact ones, for a fifth more speed.
+// Keys that are processed together. In a block the values of one dimension of the head share a scale, and so
+// do the weights of one query: of 256 keys the largest weight takes so many bits from the others that
+// pictures of the embedded model are 5 dB farther from the exact ones, for a fifth more speed.
 inline constexpr int64_t kKeyBlock = 64;
 
 class PackedAttention {

@@ -12,7 +12,7 @@
 #include "options/names.h"
 #include "qwen_image/qwen_image.h"
 
-namespace qwen_image {
+namespace qwen_image::device {
 
 struct DeviceInfo {
   Device device = Device::kCpu;
@@ -46,4 +46,4 @@ void CheckDeviceMemory(const DeviceChoice& choice);
 // For one component, which stays where it is from its first pass on.
 std::shared_ptr<Backend> MakeBackend(const DeviceChoice& choice);
 
-}  // namespace qwen_image
+}  // namespace qwen_image::device

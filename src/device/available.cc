@@ -1,11 +1,11 @@
-#include "device/devices.h"
+#include "device/available.h"
 
 #include "core/fail.h"
 #include "core/memory.h"
 #include "core/threads.h"
 #include "kernels/interface.h"
 
-namespace qwen_image {
+namespace qwen_image::device {
 
 DeviceInfo CpuInfo() {
   const std::string kernels =
@@ -38,4 +38,4 @@ Device ResolveDevice(Device asked) {
   Fail(ErrorKind::kInternal, "no device {}", NameOf(asked));
 }
 
-}  // namespace qwen_image
+}  // namespace qwen_image::device
