@@ -33,7 +33,7 @@ install(TARGETS qwen_image EXPORT qwen_image_targets
 install(TARGETS qwen-image RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 install(DIRECTORY include/qwen_image DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} FILES_MATCHING PATTERN *.h)
 install(DIRECTORY models/tiny DESTINATION ${MODELS_FOLDER})
-install(FILES LICENSE README.md DESTINATION ${CMAKE_INSTALL_DOCDIR})
+install(FILES LICENSE README.md CHANGELOG.md CONTRIBUTING.md SECURITY.md DESTINATION ${CMAKE_INSTALL_DOCDIR})
 install(DIRECTORY docs examples DESTINATION ${CMAKE_INSTALL_DOCDIR})
 # Their links to headers lead to those installed; of links to sources, which are not, the words stay.
 file(RELATIVE_PATH INCLUDE_FROM_DOCS /prefix/${CMAKE_INSTALL_DOCDIR}/docs /prefix/${CMAKE_INSTALL_INCLUDEDIR})

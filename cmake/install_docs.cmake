@@ -1,5 +1,5 @@
 # At installation: the links of the documents in DOC_FOLDER; see install.cmake.
-file(GLOB DOCUMENTS ${DOC_FOLDER}/README.md ${DOC_FOLDER}/docs/*.md)
+file(GLOB DOCUMENTS ${DOC_FOLDER}/*.md ${DOC_FOLDER}/docs/*.md)
 foreach(DOCUMENT ${DOCUMENTS})
   file(READ ${DOCUMENT} TEXT)
   string(REPLACE "](../include/" "](${INCLUDE_FROM_DOCS}/" TEXT "${TEXT}")
