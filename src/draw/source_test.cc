@@ -3,26 +3,16 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <random>
-
 #include "files/testing.h"
+#include "image/testing.h"
 
 namespace qwen_image::draw {
 namespace {
 
+using image::Filled;
+using image::Noise;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
-
-Image Noise(int64_t width, int64_t height, unsigned seed) {
-  std::mt19937 random(seed);
-  Image image{width, height, std::vector<uint8_t>(static_cast<size_t>(3 * width * height))};
-  for (uint8_t& value : image.pixels) value = static_cast<uint8_t>(random() % 256);
-  return image;
-}
-
-GreyImage Filled(int64_t width, int64_t height, uint8_t value) {
-  return {width, height, std::vector<uint8_t>(static_cast<size_t>(width * height), value)};
-}
 
 TEST(Source, IsTheInitialImageOrTheOneInputImage) {
   ThreadPool pool(1);

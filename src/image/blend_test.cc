@@ -3,24 +3,13 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <random>
+#include "image/testing.h"
 
 namespace qwen_image::image {
 namespace {
 
 using ::testing::Each;
 using ::testing::ElementsAre;
-
-Image Noise(int64_t width, int64_t height, unsigned seed) {
-  std::mt19937 random(seed);
-  Image image{width, height, std::vector<uint8_t>(static_cast<size_t>(3 * width * height))};
-  for (uint8_t& value : image.pixels) value = static_cast<uint8_t>(random() % 256);
-  return image;
-}
-
-GreyImage Filled(int64_t width, int64_t height, uint8_t value) {
-  return {width, height, std::vector<uint8_t>(static_cast<size_t>(width * height), value)};
-}
 
 TEST(Blend, LeavesEveryPixelOutsideTheMaskAsItWas) {
   const int64_t width = 40, height = 30;
