@@ -23,8 +23,6 @@ inline constexpr bool kSanitized =
 inline constexpr bool kSanitized = false;
 #endif
 
-inline constexpr int kUsage = 2, kBadInput = 3, kOutOfMemory = 4, kCannotWrite = 5, kInterrupted = 130;
-
 inline const Arguments kQuick = {"--size", "64x48", "--steps", "2"};
 
 inline Arguments operator+(Arguments a, const Arguments& b) {

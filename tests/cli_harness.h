@@ -15,6 +15,17 @@
 
 namespace qwen_image {
 
+// Exit codes.
+inline constexpr int kFailed = 1, kUsage = 2, kBadInput = 3, kOutOfMemory = 4, kCannotWrite = 5,
+                     kInterrupted = 130;
+
+inline const std::filesystem::path kSource = QWEN_IMAGE_SOURCE_DIR;
+inline const std::filesystem::path kFormats = kSource / "tests/goldens/formats";
+inline const std::filesystem::path kTinyFolder = kSource / "models/tiny";
+inline const std::string kTiny = kTinyFolder.string();  // as it is typed
+// The weights of the embedded model's transformer, in its folder.
+inline const std::string kTransformer = "transformer/diffusion_pytorch_model.safetensors";
+
 enum class Stream {
   kCaptured,    // into RunResult
   kClosed,      // no such file descriptor in the program

@@ -18,8 +18,6 @@ using ::testing::HasSubstr;
 using ::testing::Not;
 using ::testing::StartsWith;
 
-constexpr int kFailed = 1, kUsage = 2, kBadInput = 3, kCannotWrite = 5;
-
 class CompareCli : public testing::Test {
  protected:
   void SetUp() override {

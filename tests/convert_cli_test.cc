@@ -29,10 +29,6 @@ using ::testing::Not;
 using ::testing::StartsWith;
 
 using Arguments = std::vector<std::string>;
-constexpr int kUsage = 2, kBadInput = 3, kCannotWrite = 5;
-const fs::path kSource = QWEN_IMAGE_SOURCE_DIR;
-const std::string kTiny = (kSource / "models/tiny").string();
-const std::string kTransformer = "transformer/diffusion_pytorch_model.safetensors";
 
 std::map<std::string, std::string> FilesIn(const fs::path& folder) {
   std::map<std::string, std::string> files;

@@ -27,8 +27,6 @@ using ::testing::StartsWith;
 
 using Arguments = std::vector<std::string>;
 
-constexpr int kFailed = 1, kUsage = 2, kBadInput = 3;
-
 std::set<std::string> CheckpointNames(const fs::path& manifest) {
   std::set<std::string> names;
   const Json json = ReadJsonFile(manifest);
@@ -80,8 +78,6 @@ class DebugCli : public testing::Test {
 
   const TempFolder folder_;
 };
-
-constexpr const char* kTransformer = "transformer/diffusion_pytorch_model.safetensors";
 
 void Double(std::vector<float>& values) {
   for (float& v : values) v *= 2;
@@ -355,7 +351,8 @@ TEST_F(DebugCli, BisectFindsNothingInARightRun) {
 TEST_F(DebugCli, BisectFindsPlantedErrors) {
   UseGolden("tiny_all");
   struct Planted {
-    const char *file, *tensor, *culprit;
+    std::string file;
+    const char *tensor, *culprit;
   };
   const Planted planted[] = {
       {kTransformer, "transformer_blocks.2.attn.to_k.weight",

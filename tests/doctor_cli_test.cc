@@ -15,10 +15,7 @@ using ::testing::HasSubstr;
 using ::testing::Not;
 
 using Arguments = std::vector<std::string>;
-constexpr int kUsable = 0, kNotUsable = 1, kUsage = 2;
-const fs::path kSource = QWEN_IMAGE_SOURCE_DIR;
-const std::string kTiny = (kSource / "models/tiny").string();
-const fs::path kFormats = kSource / "tests/goldens/formats";
+constexpr int kUsable = 0, kNotUsable = 1;
 
 class DoctorCli : public testing::Test {
  protected:

@@ -16,10 +16,6 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 
 using Arguments = std::vector<std::string>;
-constexpr int kUsage = 2, kBadInput = 3;
-const fs::path kSource = QWEN_IMAGE_SOURCE_DIR;
-const fs::path kTiny = kSource / "models/tiny";
-const fs::path kFormats = kSource / "tests/goldens/formats";
 
 class FormatsCli : public testing::Test {
  protected:
@@ -65,12 +61,12 @@ TEST_F(FormatsCli, PartsOfThreeToolsDrawOnePicture) {
 }
 
 TEST_F(FormatsCli, APartReplacesThatOfTheModel) {
-  const std::string transformer = kTiny / "transformer/diffusion_pytorch_model.safetensors";
+  const std::string transformer = kTinyFolder / "transformer/diffusion_pytorch_model.safetensors";
   EXPECT_EQ(Generate({"-o", "a.png"}).exit_code, 0);
-  EXPECT_EQ(Generate({"--model", kTiny, "--transformer", transformer, "-o", "b.png"}).exit_code, 0);
+  EXPECT_EQ(Generate({"--model", kTinyFolder, "--transformer", transformer, "-o", "b.png"}).exit_code, 0);
   EXPECT_EQ(ReadPng(folder_.path() / "a.png").pixels, ReadPng(folder_.path() / "b.png").pixels);
-  EXPECT_EQ(Generate({"--transformer", transformer, "--text-encoder", kTiny / "text_encoder", "--vae",
-                      kTiny / "vae", "-o", "c.png"})
+  EXPECT_EQ(Generate({"--transformer", transformer, "--text-encoder", kTinyFolder / "text_encoder", "--vae",
+                      kTinyFolder / "vae", "-o", "c.png"})
                 .exit_code,
             0);  // tokenizer and scheduler are found beside the text encoder
   EXPECT_EQ(ReadPng(folder_.path() / "a.png").pixels, ReadPng(folder_.path() / "c.png").pixels);
@@ -104,7 +100,7 @@ TEST_F(FormatsCli, WhatIsMissingIsSaidByName) {
 
 TEST_F(FormatsCli, AWrongFileIsNamedForWhatItIs) {
   const auto refuse = [&](const Arguments& arguments, const char* message) {
-    Arguments all = {"--model", kTiny, "-o", "a.png"};
+    Arguments all = {"--model", kTinyFolder, "-o", "a.png"};
     all.insert(all.end(), arguments.begin(), arguments.end());
     const RunResult result = Generate(all);
     EXPECT_EQ(result.exit_code, kBadInput);
@@ -117,7 +113,7 @@ TEST_F(FormatsCli, AWrongFileIsNamedForWhatItIs) {
   refuse({"--text-encoder", kSource / "tests/goldens/loras/peft.safetensors"}, "but this is a LoRA");
   refuse({"--transformer", "absent.gguf"}, "there is no absent.gguf");
   refuse({"--transformer", Part("transformer", "transformer_q8_0.gguf")}, "they belong to different models");
-  refuse({"--tokenizer", kTiny / "vae"}, "no tokenizer here");
+  refuse({"--tokenizer", kTinyFolder / "vae"}, "no tokenizer here");
 }
 
 TEST_F(FormatsCli, OptionsAreChecked) {

@@ -24,17 +24,14 @@ using ::testing::Not;
 using ::testing::StartsWith;
 
 using Arguments = std::vector<std::string>;
-constexpr int kUsage = 2, kBadInput = 3, kCannotWrite = 5, kInterrupted = 130;
-const fs::path kTiny = fs::path(QWEN_IMAGE_SOURCE_DIR) / "models/tiny";
 const std::string kRepo = "qwen-image-cpp/tiny";
-const std::string kTransformer = "transformer/diffusion_pytorch_model.safetensors";
 
 class HubCli : public testing::Test {
  protected:
   HubCli() {
-    for (const auto& entry : fs::recursive_directory_iterator(kTiny)) {
+    for (const auto& entry : fs::recursive_directory_iterator(kTinyFolder)) {
       if (!entry.is_regular_file()) continue;
-      hub_.Add(entry.path().lexically_relative(kTiny).string(), ReadBytes(entry.path()),
+      hub_.Add(entry.path().lexically_relative(kTinyFolder).string(), ReadBytes(entry.path()),
                entry.path().extension() == ".safetensors");
     }
     hub_.Add("README.md", "the model's card");
@@ -70,7 +67,7 @@ TEST_F(HubCli, PullThenDraw) {
                                 HasSubstr(" downloaded in "), HasSubstr(Snapshot().string() + "\n"),
                                 EndsWith("qwen-image generate \"…\" --model " + kRepo + "\n")));
   EXPECT_THAT(pulled.err, AllOf(StartsWith("0 of 13 files, 0 B of "), Not(HasSubstr("\x1b"))));
-  EXPECT_EQ(ReadBytes(Snapshot() / kTransformer), ReadBytes(kTiny / kTransformer));
+  EXPECT_EQ(ReadBytes(Snapshot() / kTransformer), ReadBytes(kTinyFolder / kTransformer));
 
   const RunResult drawn =
       Run({"generate", "a red circle", "--model", kRepo, "--steps", "1", "-o", "x.png", "--json", "-q"});
@@ -127,7 +124,7 @@ TEST_F(HubCli, AnotherCache) {
   EXPECT_FALSE(fs::exists(folder_.path() / "hf"));
   const std::string folder = "elsewhere/models--qwen-image-cpp--tiny/snapshots/" + hub_.commit();
   EXPECT_THAT(result.out, HasSubstr("--model " + folder + "\n"));
-  EXPECT_EQ(ReadBytes(folder_.path() / folder / kTransformer), ReadBytes(kTiny / kTransformer));
+  EXPECT_EQ(ReadBytes(folder_.path() / folder / kTransformer), ReadBytes(kTinyFolder / kTransformer));
 }
 
 TEST_F(HubCli, ProgressOnATerminal) {
@@ -177,7 +174,7 @@ TEST_F(HubCli, AFullDisk) {
   options.file_size = 500'000;
   ExpectRefused({"pull", kRepo}, kCannotWrite, "File too large", options);
   EXPECT_EQ(Run({"pull", kRepo, "-q"}).exit_code, 0);
-  EXPECT_EQ(ReadBytes(Snapshot() / kTransformer), ReadBytes(kTiny / kTransformer));
+  EXPECT_EQ(ReadBytes(Snapshot() / kTransformer), ReadBytes(kTinyFolder / kTransformer));
 }
 
 TEST_F(HubCli, InterruptedAndResumed) {
@@ -195,7 +192,7 @@ TEST_F(HubCli, InterruptedAndResumed) {
   EXPECT_FALSE(fs::exists(Repo() / "refs"));
   hub_.fault = nullptr;
   EXPECT_EQ(Run({"pull", kRepo, "-q"}).exit_code, 0);
-  EXPECT_EQ(ReadBytes(Snapshot() / kTransformer), ReadBytes(kTiny / kTransformer));
+  EXPECT_EQ(ReadBytes(Snapshot() / kTransformer), ReadBytes(kTinyFolder / kTransformer));
 }
 
 // The repositories of docs/models.md are out of reach; that their commands are understood is not.

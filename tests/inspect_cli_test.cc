@@ -22,10 +22,7 @@ using ::testing::SizeIs;
 using ::testing::StartsWith;
 
 using Arguments = std::vector<std::string>;
-constexpr int kBroken = 1, kUsage = 2, kBadInput = 3;
-const fs::path kSource = QWEN_IMAGE_SOURCE_DIR;
-const std::string kTiny = (kSource / "models/tiny").string();
-const std::string kTransformer = "transformer/diffusion_pytorch_model.safetensors";
+constexpr int kBroken = 1;
 
 class InspectCli : public testing::Test {
  protected:

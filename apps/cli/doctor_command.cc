@@ -24,7 +24,6 @@ struct DoctorOptions {
   bool json = false;
 };
 
-constexpr size_t kWidth = 110;
 constexpr size_t kMarkWidth = 8;
 
 std::string_view NameOf(Health health) {
@@ -100,7 +99,8 @@ std::string DiagnosisText(const doctor::Diagnosis& found, const TextStyle& style
     const std::string line = fmt::format("{}: {}", finding.subject, Shortened(finding.text));
     // Lists of the library keep their lines; the mark takes the place of the first indentation.
     const std::string indent(kMarkWidth, ' ');
-    const std::string body = line.find('\n') == line.npos ? Wrap(line, indent, kWidth) : indent + line + "\n";
+    const std::string body =
+        line.find('\n') == line.npos ? Wrap(line, indent, kReportWidth) : indent + line + "\n";
     text += Marked(finding.health, style) + body.substr(kMarkWidth);
   }
   if (!found.pictures.empty()) {

@@ -14,7 +14,6 @@
 namespace qwen_image::cli {
 namespace {
 
-constexpr size_t kWidth = 110;
 constexpr size_t kMaxFindings = 40;  // of one component, unless all are asked for
 
 // kind → what stands beside a tensor in the table.
@@ -269,7 +268,7 @@ std::string SecondReadingText(const inspect::SecondReading& reading, const TextS
   return style.Red("Read twice: the values differ") +
          fmt::format(" in {} tensors, so the disk, the memory or another program that writes is at fault:\n",
                      reading.differences.size()) +
-         Wrap(names, "  ", kWidth);
+         Wrap(names, "  ", kReportWidth);
 }
 
 }  // namespace
@@ -282,7 +281,7 @@ std::string FindingsText(const std::vector<Finding>& findings, const InspectRepo
     const char* word = finding.severity == Severity::kBroken    ? "broken   "
                        : finding.severity == Severity::kWarning ? "warning  "
                                                                 : "note     ";
-    std::string lines = Wrap(finding.subject + ": " + finding.text, fmt::format("  {}", word), kWidth);
+    std::string lines = Wrap(finding.subject + ": " + finding.text, fmt::format("  {}", word), kReportWidth);
     const std::string coloured = finding.severity == Severity::kBroken    ? options.style.Red(word)
                                  : finding.severity == Severity::kWarning ? options.style.Yellow(word)
                                                                           : options.style.Dim(word);

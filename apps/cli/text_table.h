@@ -26,6 +26,8 @@ class TextTable {
   std::vector<std::vector<std::string>> rows_;
 };
 
+constexpr size_t kReportWidth = 110;  // of running text
+
 // Breaks at spaces; the first line begins with `first`, the others with as many spaces.
 std::string Wrap(std::string_view text, std::string_view first, size_t width);
 

@@ -12,7 +12,6 @@ namespace qwen_image::cli {
 namespace {
 
 constexpr size_t kRows = 20;  // unless more are asked for
-constexpr size_t kWidth = 110;
 
 std::string Percent(double relative) {
   if (std::isnan(relative)) return "NaN";

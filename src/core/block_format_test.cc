@@ -65,7 +65,9 @@ TEST(BlockFormat, EveryTypeStandsAtItsPlace) {
     EXPECT_EQ(static_cast<int64_t>(SizeOf(dtype)), type.bytes) << type.name;
     EXPECT_EQ(IsPlain(dtype), type.values == 1) << type.name;
     EXPECT_EQ(FindSafetensorsType(type.name), IsPlain(dtype) ? &type : nullptr) << type.name;
-    if (!type.npy.empty()) EXPECT_EQ(FindNpyType(type.npy), &type);
+    if (!type.npy.empty()) {
+      EXPECT_EQ(FindNpyType(type.npy), &type);
+    }
   }
 }
 

@@ -163,10 +163,12 @@ TEST(Pipeline, EverySettingIsInTheIdentityAsDeclared) {
     changes.at(field.name)(changed);
     const bool nothing = field.decides == options::Decides::kNothing;
     EXPECT_EQ(pipeline.RunId(changed) == pipeline.RunId(base), nothing);
-    if (field.decides == options::Decides::kLatents || field.decides == options::Decides::kLatentsOfSources)
+    if (field.decides == options::Decides::kLatents || field.decides == options::Decides::kLatentsOfSources) {
       EXPECT_NE(IdentityOf(pipeline, changed), IdentityOf(pipeline, base));
-    if (field.name == std::string_view("blend"))
+    }
+    if (field.name == std::string_view("blend")) {
       EXPECT_EQ(IdentityOf(pipeline, changed), IdentityOf(pipeline, base)) << "the latents are the same";
+    }
   }
 }
 

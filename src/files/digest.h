@@ -2,8 +2,10 @@
 // the others: sha1 of "blob <size>", a NUL and the bytes.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -21,6 +23,9 @@ class Digest {
 
   void Restart();
   void Add(std::string_view bytes);
+  void Add(std::span<const std::byte> bytes) {
+    Add(std::string_view(reinterpret_cast<const char*>(bytes.data()), bytes.size()));
+  }
   std::string Finish();  // lowercase hexadecimal; Restart() before the next use
 
  private:

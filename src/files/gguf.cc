@@ -17,7 +17,7 @@ constexpr std::string_view kMagic = "GGUF";
 constexpr const char* kAlignmentKey = "general.alignment";
 constexpr uint64_t kDefaultAlignment = 32;
 constexpr std::string_view kShapeKeyPrefix = "comfy.gguf.orig_shape.";
-constexpr uint32_t kMaxDimensions = 4;           // ggml's
+constexpr uint32_t kMaxGgufDimensions = 4;       // ggml's
 constexpr uint64_t kMaxRestoredDimensions = 32;  // as in safetensors
 // The least that an entry takes: a length, a type and a byte; a length, a count, a type and an offset.
 constexpr uint64_t kMinMetadataBytes = 8 + 4 + 1;
@@ -102,9 +102,9 @@ const BlockFormat* ReadTensorType(const std::string& name, GgufCursor& cursor) {
 // ggml counts dimensions from the innermost.
 Shape ReadShape(const std::string& name, GgufCursor& cursor) {
   const auto dimensions = cursor.Read<uint32_t>();
-  if (dimensions > kMaxDimensions) {
+  if (dimensions > kMaxGgufDimensions) {
     cursor.Refuse("tensor {}: {} dimensions, at most {} are expected; the file may be damaged", Quoted(name),
-                  dimensions, kMaxDimensions);
+                  dimensions, kMaxGgufDimensions);
   }
   Shape shape(dimensions);
   for (auto dimension = shape.rbegin(); dimension != shape.rend(); ++dimension) {

@@ -20,13 +20,13 @@ constexpr TypeTraits kTraits[] = {{"uint8", 1},  {"int8", 1},    {"uint16", 2}, 
                                   {"uint64", 8}, {"int64", 8},   {"float64", 8}};
 
 // No writer nests arrays so far; the limit keeps a hostile file from exhausting the stack.
-constexpr int kMaxDepth = 4;
+constexpr int kMaxArrayDepth = 4;
 
 const TypeTraits& TraitsOf(GgufType type) { return kTraits[static_cast<size_t>(type)]; }
 
 GgufArray SkipArray(GgufCursor& cursor, int depth) {
-  if (depth > kMaxDepth)
-    cursor.RefuseHere("arrays within arrays deeper than {}; the file may be damaged", kMaxDepth);
+  if (depth > kMaxArrayDepth)
+    cursor.RefuseHere("arrays within arrays deeper than {}; the file may be damaged", kMaxArrayDepth);
   GgufArray array;
   array.type = ReadType(cursor);
   array.count = cursor.Read<uint64_t>();

@@ -160,7 +160,7 @@ INSTANTIATE_TEST_SUITE_P(
                       MaskCase{"mask_exif6.png", {"turned by 90 degrees clockwise as its EXIF data says"}}),
     [](const auto& info) { return info.param.name.substr(0, info.param.name.find('.')); });
 
-std::string MessageFor(const std::string& bytes, const ImageLimits& limits = {}) {
+std::string ImageMessage(const std::string& bytes, const ImageLimits& limits = {}) {
   const TempFolder folder;
   const std::string message =
       MessageOf(ErrorKind::kBadInput, [&] { ReadImage(folder.Write("a.png", bytes), limits); });
@@ -169,15 +169,15 @@ std::string MessageFor(const std::string& bytes, const ImageLimits& limits = {})
   return message;
 }
 
-TEST(ImageBad, Empty) { EXPECT_THAT(MessageFor(""), HasSubstr("is empty; a picture is expected")); }
+TEST(ImageBad, Empty) { EXPECT_THAT(ImageMessage(""), HasSubstr("is empty; a picture is expected")); }
 
 TEST(ImageBad, ATextFile) {
-  EXPECT_THAT(MessageFor("Dear all,\nthe picture is attached"),
+  EXPECT_THAT(ImageMessage("Dear all,\nthe picture is attached"),
               AllOf(HasSubstr("not a picture that can be read: it begins with \"Dear all,\\x0athe pi\""),
                     HasSubstr("PNG, JPEG and WebP are read")));
-  MessageFor("B");
-  MessageFor("BMW");
-  MessageFor("RIFF");
+  ImageMessage("B");
+  ImageMessage("BMW");
+  ImageMessage("RIFF");
 }
 
 TEST(ImageBad, OtherFormatsAreNamed) {
@@ -200,7 +200,7 @@ TEST(ImageBad, OtherFormatsAreNamed) {
       {"<svg xmlns="s, "an SVG drawing"},
   };
   for (const auto& [bytes, format] : kFormats)
-    EXPECT_THAT(MessageFor(bytes), HasSubstr("is " + format + "; PNG, JPEG and WebP are read"));
+    EXPECT_THAT(ImageMessage(bytes), HasSubstr("is " + format + "; PNG, JPEG and WebP are read"));
 }
 
 TEST(ImageBad, WhatIsNoFile) {
@@ -226,32 +226,32 @@ std::string WithSize(std::string png, uint32_t width, uint32_t height) {
 }
 
 TEST(ImageBad, ASideOfTwoToThe31) {
-  EXPECT_THAT(MessageFor(WithSize(ReadBytes(kImageGoldens / "png_rgb.png"), 0x80000000, 1)),
+  EXPECT_THAT(ImageMessage(WithSize(ReadBytes(kImageGoldens / "png_rgb.png"), 0x80000000, 1)),
               HasSubstr("a PNG picture of 2147483648 x 1 pixels; 1 to 16384 a side and 100000000 in all"));
 }
 
 TEST(ImageBad, SixtyThousandSquared) {
-  EXPECT_THAT(MessageFor(WithSize(ReadBytes(kImageGoldens / "png_rgb.png"), 60000, 60000)),
+  EXPECT_THAT(ImageMessage(WithSize(ReadBytes(kImageGoldens / "png_rgb.png"), 60000, 60000)),
               HasSubstr("a PNG picture of 60000 x 60000 pixels; 1 to 16384 a side and 100000000 in all"));
 }
 
 TEST(ImageBad, Truncated) {
   const std::string whole = ReadBytes(kImageGoldens / "png_rgb.png");
-  EXPECT_THAT(MessageFor(whole.substr(0, whole.size() / 2)), HasSubstr("ends too early"));
+  EXPECT_THAT(ImageMessage(whole.substr(0, whole.size() / 2)), HasSubstr("ends too early"));
 }
 
 TEST(ImageBad, Crc) {
   std::string broken = ReadBytes(kImageGoldens / "png_rgb.png");
   char& checksum = broken[broken.size() - 13];  // of the pixels
   checksum = static_cast<char>(checksum ^ 1);
-  EXPECT_THAT(MessageFor(broken), HasSubstr("CRC error"));
+  EXPECT_THAT(ImageMessage(broken), HasSubstr("CRC error"));
 }
 
 TEST(ImageBad, BeyondTheCallersLimits) {
   for (const std::string& name : {"png_rgb.png"s, "jpeg_420.jpg"s, "webp_lossy.webp"s}) {
     const std::string bytes = ReadBytes(kImageGoldens / name);
-    EXPECT_THAT(MessageFor(bytes, {.max_side = 28}), HasSubstr("29 x 19 pixels; 1 to 28 a side")) << name;
-    EXPECT_THAT(MessageFor(bytes, {.max_pixels = 550}),
+    EXPECT_THAT(ImageMessage(bytes, {.max_side = 28}), HasSubstr("29 x 19 pixels; 1 to 28 a side")) << name;
+    EXPECT_THAT(ImageMessage(bytes, {.max_pixels = 550}),
                 HasSubstr("29 x 19 pixels; 1 to 16384 a side and 550 in"))
         << name;
     DecodeImage(bytes, name, {.max_side = 29, .max_pixels = 551});

@@ -21,7 +21,7 @@ std::string Golden(const std::string& name) { return ReadBytes(kImageGoldens / n
 
 DecodedImage Decode(const std::string& bytes) { return DecodeJpeg(bytes, "a.jpg", {}); }
 
-std::string MessageFor(const std::string& bytes) {
+std::string JpegMessage(const std::string& bytes) {
   const std::string message = MessageOf(ErrorKind::kBadInput, [&] { Decode(bytes); });
   EXPECT_THAT(message, StartsWith("a.jpg "));
   return message;
@@ -43,13 +43,13 @@ TEST(JpegBad, TruncatedAnywhere) {  // libjpeg would fill the rest with grey, an
   for (const std::string& name : {"jpeg_420.jpg"s, "jpeg_420_progressive.jpg"s, "jpeg_cmyk.jpg"s}) {
     const std::string whole = Golden(name);
     for (size_t size = 3; size < whole.size(); ++size)
-      EXPECT_THAT(MessageFor(whole.substr(0, size)), HasSubstr("the file ends too early")) << name << size;
+      EXPECT_THAT(JpegMessage(whole.substr(0, size)), HasSubstr("the file ends too early")) << name << size;
   }
 }
 
 TEST(JpegBad, CutBehindThePixels) {
   const std::string whole = Golden("jpeg_420.jpg");
-  EXPECT_THAT(MessageFor(whole.substr(0, whole.size() - 2) + "\xff\xfe\x10\0a comment"s),
+  EXPECT_THAT(JpegMessage(whole.substr(0, whole.size() - 2) + "\xff\xfe\x10\0a comment"s),
               HasSubstr("the file ends too early"));
 }
 
@@ -67,16 +67,16 @@ TEST(JpegBad, DamagedDataIsSaid) {
 }
 
 TEST(JpegBad, SizesBeyondTheLimitAreRefusedByTheHeader) {
-  EXPECT_THAT(MessageFor(WithSize(Golden("jpeg_420.jpg"), 60000, 60000)),
+  EXPECT_THAT(JpegMessage(WithSize(Golden("jpeg_420.jpg"), 60000, 60000)),
               HasSubstr("a JPEG picture of 60000 x 60000 pixels; 1 to 16384 a side and 100000000 in all"));
-  EXPECT_THAT(MessageFor(WithSize(Golden("jpeg_420.jpg"), 65535, 1)),
+  EXPECT_THAT(JpegMessage(WithSize(Golden("jpeg_420.jpg"), 65535, 1)),
               HasSubstr("broken JPEG"));  // libjpeg's limit
-  EXPECT_THAT(MessageFor(WithSize(Golden("jpeg_420.jpg"), 0, 1)), HasSubstr("broken JPEG"));
+  EXPECT_THAT(JpegMessage(WithSize(Golden("jpeg_420.jpg"), 0, 1)), HasSubstr("broken JPEG"));
 }
 
 TEST(JpegBad, AFewBytesThatClaimManyPixels) {
   for (const std::string& name : {"jpeg_420.jpg"s, "jpeg_420_progressive.jpg"s}) {
-    EXPECT_THAT(MessageFor(WithSize(Golden(name), 10000, 10000)),
+    EXPECT_THAT(JpegMessage(WithSize(Golden(name), 10000, 10000)),
                 HasSubstr("too few for the 10000 x 10000 pixels it claims"));
   }
 }
@@ -87,19 +87,19 @@ TEST(JpegBad, ScansWithoutEnd) {  // each would visit the whole picture
   const std::string scan = whole.substr(last_scan, whole.size() - 2 - last_scan);
   std::string many = whole.substr(0, last_scan);
   for (int i = 0; i < 200; ++i) many += scan;
-  EXPECT_THAT(MessageFor(many + "\xff\xd9"), HasSubstr("more than 100 scans"));
+  EXPECT_THAT(JpegMessage(many + "\xff\xd9"), HasSubstr("more than 100 scans"));
 }
 
 TEST(JpegBad, KindsThatAreNotRead) {
   std::string jpeg = Golden("jpeg_420.jpg");
   jpeg[FrameOf(jpeg) + 4] = 12;
-  EXPECT_THAT(MessageFor(jpeg), HasSubstr("precision 12"));
+  EXPECT_THAT(JpegMessage(jpeg), HasSubstr("precision 12"));
   const std::string frame = "\xff\xc0"s + BigEndian16(14) + "\x08"s + BigEndian16(8) + BigEndian16(8) +
                             "\x02\x01\x11\x00\x02\x11\x00"s;
   const std::string scan = "\xff\xda"s + BigEndian16(10) + "\x02\x01\x00\x02\x00\x00\x3f\x00"s;
-  EXPECT_THAT(MessageFor("\xff\xd8" + frame + scan + "\xff\xd9"),
+  EXPECT_THAT(JpegMessage("\xff\xd8" + frame + scan + "\xff\xd9"),
               HasSubstr("with 2 channels; 1, 3 and 4 are read"));
-  EXPECT_THAT(MessageFor("\xff\xd8\xff\xd9"), HasSubstr("broken JPEG"));
+  EXPECT_THAT(JpegMessage("\xff\xd8\xff\xd9"), HasSubstr("broken JPEG"));
 }
 
 TEST(JpegBad, EveryFlippedByteIsSurvived) {

@@ -13,7 +13,7 @@
 namespace qwen_image {
 namespace {
 
-constexpr size_t kMaxDepth = 64;
+constexpr size_t kMaxJsonDepth = 64;
 // A value of two bytes ("1,") costs 16 bytes and more once parsed, so the size of the text alone does not
 // bound the memory. The largest real file, a tokenizer.json of 150,000 words, has about a million values.
 constexpr size_t kMaxValues = 4'000'000;
@@ -106,7 +106,7 @@ class StrictBuilder : public nlohmann::json_sax<Json> {
   }
 
   bool Open(Json&& container) {
-    if (open_.size() == kMaxDepth) Refuse(fmt::format("nested deeper than {} levels", kMaxDepth));
+    if (open_.size() == kMaxJsonDepth) Refuse(fmt::format("nested deeper than {} levels", kMaxJsonDepth));
     // The pointers stay valid: a container does not grow while one inside it is open.
     open_.push_back(Place(std::move(container)));
     return true;

@@ -13,7 +13,7 @@ namespace {
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-std::string MessageFor(std::string_view text) {
+std::string JsonMessage(std::string_view text) {
   return MessageOf(ErrorKind::kBadInput, [&] { ParseJson(text, "config.json"); });
 }
 
@@ -34,7 +34,7 @@ TEST(ParseJson, ReadsTheModelsFiles) {
 
 TEST(ParseJson, DuplicateKeysAreRefusedWithTheirPlace) {
   EXPECT_THAT(
-      MessageFor("{\"x\": {\"a\": 1,\n \"a\": 2}}"),
+      JsonMessage("{\"x\": {\"a\": 1,\n \"a\": 2}}"),
       AllOf(HasSubstr("config.json"), HasSubstr("\"a\" occurs twice"), HasSubstr("line 2, column 4")));
   EXPECT_EQ(ParseJson(R"({"a": {"a": 1}, "b": {"a": 1}})", "t").size(),
             2u);  // the same key elsewhere is fine
@@ -43,32 +43,32 @@ TEST(ParseJson, DuplicateKeysAreRefusedWithTheirPlace) {
 TEST(ParseJson, DepthIsBounded) {
   const auto nested = [](size_t depth) { return std::string(depth, '[') + std::string(depth, ']'); };
   EXPECT_NO_THROW(ParseJson(nested(64), "t"));
-  EXPECT_THAT(MessageFor(nested(65)), HasSubstr("deeper than 64"));
-  EXPECT_THAT(MessageFor(std::string(10'000'000, '[')), HasSubstr("deeper than 64"));
+  EXPECT_THAT(JsonMessage(nested(65)), HasSubstr("deeper than 64"));
+  EXPECT_THAT(JsonMessage(std::string(10'000'000, '[')), HasSubstr("deeper than 64"));
 }
 
 TEST(ParseJson, TheNumberOfValuesIsBounded) {
   std::string text = "[0";
   for (int i = 0; i < 4'000'000; ++i) text += ",0";
-  EXPECT_THAT(MessageFor(text + "]"), HasSubstr("more than 4000000 values"));
+  EXPECT_THAT(JsonMessage(text + "]"), HasSubstr("more than 4000000 values"));
 }
 
 TEST(ParseJson, BrokenTextIsRefusedWithItsPlace) {
-  EXPECT_THAT(MessageFor("{\"a\": 1,\n nope}"), HasSubstr("line 2, column 3"));
-  EXPECT_THAT(MessageFor("{} x"), HasSubstr("line 1, column 4"));
-  EXPECT_THAT(MessageFor(std::string_view("{}\0x", 4)), HasSubstr("NUL byte at line 1, column 3"));
-  EXPECT_THAT(MessageFor("{\"a\xff\": 1}"), HasSubstr("UTF-8"));
-  EXPECT_THAT(MessageFor("{\"a\": 1"), HasSubstr("line 1"));
-  EXPECT_THAT(MessageFor("{\"a\": 1e999}"), HasSubstr("1e999"));
-  EXPECT_THAT(MessageFor("[NaN]"), HasSubstr("line 1"));
-  EXPECT_THAT(MessageFor("{'a': 1}"), HasSubstr("line 1"));
-  EXPECT_THAT(MessageFor(""), HasSubstr("line 1"));
+  EXPECT_THAT(JsonMessage("{\"a\": 1,\n nope}"), HasSubstr("line 2, column 3"));
+  EXPECT_THAT(JsonMessage("{} x"), HasSubstr("line 1, column 4"));
+  EXPECT_THAT(JsonMessage(std::string_view("{}\0x", 4)), HasSubstr("NUL byte at line 1, column 3"));
+  EXPECT_THAT(JsonMessage("{\"a\xff\": 1}"), HasSubstr("UTF-8"));
+  EXPECT_THAT(JsonMessage("{\"a\": 1"), HasSubstr("line 1"));
+  EXPECT_THAT(JsonMessage("{\"a\": 1e999}"), HasSubstr("1e999"));
+  EXPECT_THAT(JsonMessage("[NaN]"), HasSubstr("line 1"));
+  EXPECT_THAT(JsonMessage("{'a': 1}"), HasSubstr("line 1"));
+  EXPECT_THAT(JsonMessage(""), HasSubstr("line 1"));
 }
 
 TEST(ParseJson, MessagesStayShortAndOnOneLine) {
-  const std::string message = MessageFor("[\"" + std::string(1'000'000, 'x'));
+  const std::string message = JsonMessage("[\"" + std::string(1'000'000, 'x'));
   EXPECT_LT(message.size(), 400u);
-  EXPECT_EQ(MessageFor("{\"a\nb\": 1}").find('\n'), std::string::npos);
+  EXPECT_EQ(JsonMessage("{\"a\nb\": 1}").find('\n'), std::string::npos);
 }
 
 TEST(ReadJsonFile, ChecksTheSize) {

@@ -10,8 +10,8 @@
 namespace qwen_image {
 namespace {
 
-constexpr size_t kMaxTextBytes = 65536;
-constexpr size_t kMaxDimensions = 64;  // NumPy's own limit
+constexpr size_t kMaxHeaderText = 65536;
+constexpr size_t kMaxNpyDimensions = 64;  // NumPy's own limit
 
 // The header of a .npy file: a Python dictionary with the keys descr (a string), fortran_order (a bool) and
 // shape (a tuple of ints), each once, in any order.
@@ -114,7 +114,8 @@ class HeaderParser {
     Shape dimensions;
     Expect('(');
     while (!TryTake(')')) {
-      if (dimensions.size() == kMaxDimensions) Refuse(fmt::format("more than {} dimensions", kMaxDimensions));
+      if (dimensions.size() == kMaxNpyDimensions)
+        Refuse(fmt::format("more than {} dimensions", kMaxNpyDimensions));
       dimensions.push_back(Dimension());
       if (!TryTake(',')) {
         if (dimensions.size() == 1) Refuse("(n) where a tuple, (n,), is expected");
@@ -159,9 +160,9 @@ std::string_view ReadHeaderText(std::span<const std::byte> bytes, std::string_vi
   if (text.size() < start) Fail(ErrorKind::kBadInput, "{} ends inside its .npy header", where);
   size_t length = 0;
   for (size_t i = 0; i < length_bytes; ++i) length |= byte(8 + i) << (8 * i);
-  if (length > kMaxTextBytes || length > text.size() - start) {
+  if (length > kMaxHeaderText || length > text.size() - start) {
     Fail(ErrorKind::kBadInput, "{}: a .npy header of {} bytes is announced; at most {} are possible here",
-         where, length, std::min(kMaxTextBytes, text.size() - start));
+         where, length, std::min(kMaxHeaderText, text.size() - start));
   }
   return text.substr(start, length);
 }

@@ -38,7 +38,7 @@ std::string Raw(std::initializer_list<T> values) {
   return {reinterpret_cast<const char*>(values.begin()), values.size() * sizeof(T)};
 }
 
-std::string MessageFor(std::string_view bytes) {
+std::string NpyMessage(std::string_view bytes) {
   const std::string message = MessageOf(ErrorKind::kBadInput, [&] { Parse(bytes); });
   EXPECT_THAT(message, HasSubstr("x.npy"));
   EXPECT_EQ(message.find('\n'), std::string::npos);
@@ -88,7 +88,7 @@ TEST(Npy, FortranOrderIsFineWhereItMakesNoDifference) {
   EXPECT_NO_THROW(Parse(NpyBytes(Header("|u1", "(3,)", "True"), "123")));
   EXPECT_NO_THROW(Parse(NpyBytes(Header("|u1", "(1, 3, 1)", "True"), "123")));
   EXPECT_NO_THROW(Parse(NpyBytes(Header("|u1", "(0, 3, 2)", "True"), "")));
-  EXPECT_THAT(MessageFor(NpyBytes(Header("|u1", "(2, 2)", "True"), "1234")), HasSubstr("Fortran order"));
+  EXPECT_THAT(NpyMessage(NpyBytes(Header("|u1", "(2, 2)", "True"), "1234")), HasSubstr("Fortran order"));
 }
 
 TEST(Npy, WritesWhatItReads) {
@@ -129,63 +129,63 @@ TEST(Npy, CannotWriteIsThatKindOfError) {
 
 TEST(NpyBad, HeaderOf4Gigabytes) {
   const std::string bytes = "\x93NUMPY\x02"s + '\0' + LittleEndian(0xffffffff, 4) + "{}";
-  EXPECT_THAT(MessageFor(bytes), HasSubstr("header of 4294967295 bytes"));
+  EXPECT_THAT(NpyMessage(bytes), HasSubstr("header of 4294967295 bytes"));
 }
 
 TEST(NpyBad, HeaderBeyondTheFileOrCutOff) {
-  EXPECT_THAT(MessageFor("\x93NUMPY\x01"s + '\0' + LittleEndian(100, 2) + "{}"),
+  EXPECT_THAT(NpyMessage("\x93NUMPY\x01"s + '\0' + LittleEndian(100, 2) + "{}"),
               HasSubstr("header of 100 bytes"));
-  EXPECT_THAT(MessageFor("\x93NUMPY\x02"s + '\0' + LittleEndian(1, 2)), HasSubstr("ends inside"));
-  EXPECT_THAT(MessageFor("\x93NUMPY"), HasSubstr("not a .npy file"));
-  EXPECT_THAT(MessageFor("PK\x03\x04 an npz archive"), HasSubstr("not a .npy file"));
-  EXPECT_THAT(MessageFor(""), HasSubstr("not a .npy file"));
+  EXPECT_THAT(NpyMessage("\x93NUMPY\x02"s + '\0' + LittleEndian(1, 2)), HasSubstr("ends inside"));
+  EXPECT_THAT(NpyMessage("\x93NUMPY"), HasSubstr("not a .npy file"));
+  EXPECT_THAT(NpyMessage("PK\x03\x04 an npz archive"), HasSubstr("not a .npy file"));
+  EXPECT_THAT(NpyMessage(""), HasSubstr("not a .npy file"));
 }
 
 TEST(NpyBad, EightyBytesThatClaim65536Squared) {
-  EXPECT_THAT(MessageFor(NpyBytes(Header("<f4", "(65536, 65536)"), "")),
+  EXPECT_THAT(NpyMessage(NpyBytes(Header("<f4", "(65536, 65536)"), "")),
               AllOf(HasSubstr("0 bytes of data"), HasSubstr("[65536, 65536] of <f4 needs 17179869184")));
 }
 
 TEST(NpyBad, ShapeThatWraps) {
   for (const char* shape :
        {"(4294967296, 4294967296)", "(9223372036854775807, 2)", "(0, 4611686018427387904, 4)"}) {
-    EXPECT_THAT(MessageFor(NpyBytes(Header("<f4", shape), "")), HasSubstr("larger than any memory")) << shape;
+    EXPECT_THAT(NpyMessage(NpyBytes(Header("<f4", shape), "")), HasSubstr("larger than any memory")) << shape;
   }
-  EXPECT_THAT(MessageFor(NpyBytes(Header("<f4", "(9223372036854775808,)"), "")),
+  EXPECT_THAT(NpyMessage(NpyBytes(Header("<f4", "(9223372036854775808,)"), "")),
               HasSubstr("larger than any memory"));
 }
 
 TEST(NpyBad, PythonObjects) {
-  EXPECT_THAT(MessageFor(NpyBytes(Header("|O", "(1,)"), "12345678")),
+  EXPECT_THAT(NpyMessage(NpyBytes(Header("|O", "(1,)"), "12345678")),
               HasSubstr("Python objects are never read"));
 }
 
 TEST(NpyBad, BigEndian) {
-  EXPECT_THAT(MessageFor(NpyBytes(Header(">f4", "(1,)"), "1234")), HasSubstr("big-endian"));
+  EXPECT_THAT(NpyMessage(NpyBytes(Header(">f4", "(1,)"), "1234")), HasSubstr("big-endian"));
 }
 
 TEST(NpyBad, Bfloat16IsSaidToBeSavedAsFloat32) {
-  EXPECT_THAT(MessageFor(NpyBytes(Header("|V2", "(1,)"), "12")), HasSubstr("bfloat16"));
+  EXPECT_THAT(NpyMessage(NpyBytes(Header("|V2", "(1,)"), "12")), HasSubstr("bfloat16"));
 }
 
 TEST(NpyBad, TypesNotSupported) {
   for (const char* descr : {"<c8", "<U4", "|S3", "<f16", "<M8[ns]", "", "f4", "=f4"}) {
-    EXPECT_THAT(MessageFor(NpyBytes(Header(descr, "(1,)"), "1234")), HasSubstr("not supported")) << descr;
+    EXPECT_THAT(NpyMessage(NpyBytes(Header(descr, "(1,)"), "1234")), HasSubstr("not supported")) << descr;
   }
   EXPECT_THAT(
-      MessageFor(NpyBytes("{'descr': [('a', '<f4')], 'fortran_order': False, 'shape': (1,)}", "1234")),
+      NpyMessage(NpyBytes("{'descr': [('a', '<f4')], 'fortran_order': False, 'shape': (1,)}", "1234")),
       HasSubstr("structured"));
 }
 
 TEST(NpyBad, TruncatedAndTrailingData) {
-  EXPECT_THAT(MessageFor(NpyBytes(Header("<f4", "(2,)"), "1234567")),
+  EXPECT_THAT(NpyMessage(NpyBytes(Header("<f4", "(2,)"), "1234567")),
               AllOf(HasSubstr("7 bytes"), HasSubstr("incomplete")));
-  EXPECT_THAT(MessageFor(NpyBytes(Header("<f4", "(2,)"), "123456789")), HasSubstr("9 bytes"));
+  EXPECT_THAT(NpyMessage(NpyBytes(Header("<f4", "(2,)"), "123456789")), HasSubstr("9 bytes"));
 }
 
 TEST(NpyBad, UnknownVersion) {
-  EXPECT_THAT(MessageFor(NpyBytes(Header("<f4", "(1,)"), "1234", 4)), HasSubstr("version 4.0"));
-  EXPECT_THAT(MessageFor("\x93NUMPY\x01\x01\x02"s + '\0' + "{}"), HasSubstr("version 1.1"));
+  EXPECT_THAT(NpyMessage(NpyBytes(Header("<f4", "(1,)"), "1234", 4)), HasSubstr("version 4.0"));
+  EXPECT_THAT(NpyMessage("\x93NUMPY\x01\x01\x02"s + '\0' + "{}"), HasSubstr("version 1.1"));
 }
 
 TEST(NpyBad, HeadersThatAreNotTheDictionary) {
@@ -213,15 +213,15 @@ TEST(NpyBad, HeadersThatAreNotTheDictionary) {
       "__import__('os').system('true')",
   };
   for (const char* header : kHeaders) {
-    EXPECT_THAT(MessageFor(NpyBytes(header, "1234")), HasSubstr("header")) << header;
+    EXPECT_THAT(NpyMessage(NpyBytes(header, "1234")), HasSubstr("header")) << header;
   }
-  EXPECT_THAT(MessageFor(NpyBytes("{'descr': '<f4'\0}"s, "1234")), HasSubstr("header"));
+  EXPECT_THAT(NpyMessage(NpyBytes("{'descr': '<f4'\0}"s, "1234")), HasSubstr("header"));
 }
 
 TEST(NpyBad, TooManyDimensions) {
   std::string shape = "(";
   for (int i = 0; i < 65; ++i) shape += "1,";
-  EXPECT_THAT(MessageFor(NpyBytes(Header("<f4", shape + ")"), "1234")), HasSubstr("more than 64 dimensions"));
+  EXPECT_THAT(NpyMessage(NpyBytes(Header("<f4", shape + ")"), "1234")), HasSubstr("more than 64 dimensions"));
 }
 
 }  // namespace

@@ -7,14 +7,13 @@
 #include <set>
 
 #include "core/fail.h"
+#include "files/deflate.h"
 #include "files/mmap.h"
 #include "files/safe_path.h"
 #include "files/text.h"
 
 namespace qwen_image {
 namespace {
-
-constexpr uint64_t kMaxDeflateRatio = 1032;  // zlib cannot pack tighter
 
 struct Closer {
   void operator()(zip_t* archive) const { zip_discard(archive); }

@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include "core/fail.h"
+#include "files/deflate.h"
 #include "files/longjmp.h"
 #include "files/mmap.h"
 #include "files/png_calls.h"
@@ -17,9 +18,8 @@ namespace qwen_image {
 namespace {
 
 // For the text of one chunk once unpacked, and for the number of chunks: together they bound the memory.
-constexpr png_alloc_size_t kMaxTextBytes = 4 << 20;
+constexpr png_alloc_size_t kMaxPngText = 4 << 20;
 constexpr png_uint_32 kMaxChunks = 64;
-constexpr uint64_t kMaxDeflateRatio = 1032;  // zlib cannot pack tighter
 
 void OnRead(png_structp png, png_bytep to, size_t size) {
   std::string_view& input = *static_cast<std::string_view*>(png_get_io_ptr(png));
@@ -53,7 +53,7 @@ class Reader {
   png_infop info() { return info_; }
   // Reads all that precedes the pixels. Only inside Call().
   void Begin() {
-    png_set_chunk_malloc_max(png_, kMaxTextBytes);
+    png_set_chunk_malloc_max(png_, kMaxPngText);
     png_set_chunk_cache_max(png_, kMaxChunks);
     png_set_read_fn(png_, &input_, OnRead);
     png_set_crc_action(png_, PNG_CRC_ERROR_QUIT, PNG_CRC_ERROR_QUIT);

@@ -65,7 +65,7 @@ std::map<std::string, std::string> Text(const std::string& bytes) {
   return ReadPngText(folder.Write("a.png", bytes));
 }
 
-std::string MessageFor(const std::string& bytes) {
+std::string PngMessage(const std::string& bytes) {
   const std::string message = MessageOf(ErrorKind::kBadInput, [&] { Pixels(bytes); });
   EXPECT_THAT(message, HasSubstr("a.png"));
   return message;
@@ -209,30 +209,30 @@ TEST(Png, TransparencyIsKeptWhereItIsAskedFor) {
 }
 
 TEST(PngBad, NotAPng) {
-  EXPECT_THAT(MessageFor(""), HasSubstr("not a PNG"));
-  EXPECT_THAT(MessageFor("\xff\xd8\xff\xe0 a jpeg"), HasSubstr("not a PNG"));
-  EXPECT_THAT(MessageFor(kSignature), HasSubstr("no header"));
+  EXPECT_THAT(PngMessage(""), HasSubstr("not a PNG"));
+  EXPECT_THAT(PngMessage("\xff\xd8\xff\xe0 a jpeg"), HasSubstr("not a PNG"));
+  EXPECT_THAT(PngMessage(kSignature), HasSubstr("no header"));
 }
 
 TEST(PngBad, SizesBeyondTheLimitAreRefusedByTheHeader) {
-  EXPECT_THAT(MessageFor(kSignature + Ihdr(0x80000000, 1, 8, 2) + kEnd),
+  EXPECT_THAT(PngMessage(kSignature + Ihdr(0x80000000, 1, 8, 2) + kEnd),
               HasSubstr("2147483648 x 1 pixels; 1 to 16384 a side"));
-  EXPECT_THAT(MessageFor(kSignature + Ihdr(60000, 60000, 8, 2) + kEnd),
+  EXPECT_THAT(PngMessage(kSignature + Ihdr(60000, 60000, 8, 2) + kEnd),
               HasSubstr("60000 x 60000 pixels; 1 to 16384 a side"));
-  EXPECT_THAT(MessageFor(kSignature + Ihdr(16384, 16384, 8, 2) + kEnd),
+  EXPECT_THAT(PngMessage(kSignature + Ihdr(16384, 16384, 8, 2) + kEnd),
               HasSubstr("16384 x 16384 pixels; 1 to 16384 a side"));
-  EXPECT_THAT(MessageFor(kSignature + Ihdr(0, 1, 8, 2) + kEnd), HasSubstr("0 x 1 pixels; 1 to 16384 a side"));
+  EXPECT_THAT(PngMessage(kSignature + Ihdr(0, 1, 8, 2) + kEnd), HasSubstr("0 x 1 pixels; 1 to 16384 a side"));
 }
 
 TEST(PngBad, AFewBytesThatClaimManyPixels) {
-  EXPECT_THAT(MessageFor(kSignature + Ihdr(10000, 10000, 8, 2) + Idat("\0"s) + kEnd),
+  EXPECT_THAT(PngMessage(kSignature + Ihdr(10000, 10000, 8, 2) + Idat("\0"s) + kEnd),
               HasSubstr("too few for the 10000 x 10000"));
 }
 
 TEST(PngBad, TruncatedAnywhere) {
   const std::string whole = TwoPixels();
   for (size_t size = 0; size < whole.size(); ++size) {
-    const std::string message = MessageFor(whole.substr(0, size));
+    const std::string message = PngMessage(whole.substr(0, size));
     if (size >= 33) {
       EXPECT_THAT(message, HasSubstr("ends too early")) << size;
     }
@@ -242,7 +242,7 @@ TEST(PngBad, TruncatedAnywhere) {
 TEST(PngBad, AChunkThatClaimsAGigabyte) {  // which libpng would allocate
   std::string chunk = Chunk("eXIf", "II*");
   chunk[0] = 0x40;
-  EXPECT_THAT(MessageFor(TwoPixels(chunk)), HasSubstr("ends too early"));
+  EXPECT_THAT(PngMessage(TwoPixels(chunk)), HasSubstr("ends too early"));
 }
 
 TEST(PngBad, EveryFlippedByteIsNoticed) {  // the checksums cover all but the lengths, which then lead astray
@@ -250,7 +250,7 @@ TEST(PngBad, EveryFlippedByteIsNoticed) {  // the checksums cover all but the le
   for (size_t i = 0; i < whole.size(); ++i) {
     std::string broken = whole;
     broken[i] = static_cast<char>(broken[i] ^ 0x41);
-    MessageFor(broken);
+    PngMessage(broken);
   }
 }
 
@@ -258,20 +258,20 @@ TEST(PngBad, Crc) {
   std::string bytes = TwoPixels();
   bytes[bytes.size() - 13] =
       static_cast<char>(bytes[bytes.size() - 13] ^ 1);  // the last byte of IDAT's checksum
-  EXPECT_THAT(MessageFor(bytes), HasSubstr("CRC error"));
+  EXPECT_THAT(PngMessage(bytes), HasSubstr("CRC error"));
 }
 
 TEST(PngBad, TooLittlePixelData) {
-  EXPECT_THAT(MessageFor(kSignature + Ihdr(2, 2, 8, 2) + Idat("\0\xff\0\0\0\xff\0"s) + kEnd),
+  EXPECT_THAT(PngMessage(kSignature + Ihdr(2, 2, 8, 2) + Idat("\0\xff\0\0\0\xff\0"s) + kEnd),
               HasSubstr("Not enough"));
 }
 
 TEST(PngBad, KindsThatDoNotExist) {
-  EXPECT_THAT(MessageFor(kSignature + Ihdr(2, 1, 7, 2) + Idat("\0"s) + kEnd), HasSubstr("broken PNG"));
-  EXPECT_THAT(MessageFor(kSignature + Ihdr(2, 1, 8, 5) + Idat("\0"s) + kEnd), HasSubstr("broken PNG"));
-  EXPECT_THAT(MessageFor(kSignature + Ihdr(2, 1, 8, 3) + Idat("\0\0\0"s) + kEnd),
+  EXPECT_THAT(PngMessage(kSignature + Ihdr(2, 1, 7, 2) + Idat("\0"s) + kEnd), HasSubstr("broken PNG"));
+  EXPECT_THAT(PngMessage(kSignature + Ihdr(2, 1, 8, 5) + Idat("\0"s) + kEnd), HasSubstr("broken PNG"));
+  EXPECT_THAT(PngMessage(kSignature + Ihdr(2, 1, 8, 3) + Idat("\0\0\0"s) + kEnd),
               HasSubstr("broken PNG"));                                                    // no palette
-  EXPECT_THAT(MessageFor(kSignature + Ihdr(2, 1, 8, 2) + kEnd), HasSubstr("broken PNG"));  // no pixels
+  EXPECT_THAT(PngMessage(kSignature + Ihdr(2, 1, 8, 2) + kEnd), HasSubstr("broken PNG"));  // no pixels
 }
 
 TEST(PngText, AllKindsBeforeAndBehindThePixels) {

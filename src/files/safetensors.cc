@@ -18,7 +18,7 @@ namespace {
 
 constexpr uint64_t kLengthBytes = 8;
 constexpr uint64_t kMaxHeaderBytes = 100'000'000;  // the limit of the official library
-constexpr size_t kMaxDimensions = 32;              // torch and numpy stop there or not far above
+constexpr size_t kMaxSafetensorsDimensions = 32;   // torch and numpy stop there or not far above
 
 std::string_view AsText(std::span<const std::byte> bytes) {
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
@@ -134,8 +134,9 @@ class HeaderReader {
   Shape ReadShape(const std::string& name, const Json& value) const {
     if (!value.is_array())
       Refuse("tensor {}: shape is {}, an array is expected", Quoted(name), value.type_name());
-    if (value.size() > kMaxDimensions) {
-      Refuse("tensor {}: {} dimensions, at most {} are expected", Quoted(name), value.size(), kMaxDimensions);
+    if (value.size() > kMaxSafetensorsDimensions) {
+      Refuse("tensor {}: {} dimensions, at most {} are expected", Quoted(name), value.size(),
+             kMaxSafetensorsDimensions);
     }
     Shape shape;
     for (const Json& dimension : value) {

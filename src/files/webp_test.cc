@@ -20,7 +20,7 @@ std::string Golden(const std::string& name) { return ReadBytes(kImageGoldens / n
 
 DecodedImage Decode(const std::string& bytes) { return DecodeWebp(bytes, "a.webp", {}); }
 
-std::string MessageFor(const std::string& bytes) {
+std::string WebpMessage(const std::string& bytes) {
   const std::string message = MessageOf(ErrorKind::kBadInput, [&] { Decode(bytes); });
   EXPECT_THAT(message, StartsWith("a.webp "));
   return message;
@@ -37,7 +37,7 @@ TEST(WebpBad, TruncatedAnywhere) {
   for (const std::string& name : {"webp_lossy.webp"s, "webp_lossless.webp"s, "webp_animated_alpha.webp"s}) {
     const std::string whole = Golden(name);
     for (size_t size = 12; size < whole.size(); ++size)
-      EXPECT_THAT(MessageFor(whole.substr(0, size)), HasSubstr("the file ends too early")) << name << size;
+      EXPECT_THAT(WebpMessage(whole.substr(0, size)), HasSubstr("the file ends too early")) << name << size;
   }
 }
 
@@ -49,16 +49,16 @@ TEST(Webp, WhatFollowsThePictureDoesNotMatter) {
 
 TEST(WebpBad, SizesBeyondTheLimitAreRefusedByTheHeader) {
   const std::string animated = Golden("webp_animated.webp");
-  EXPECT_THAT(MessageFor(WithCanvas(animated, 60000, 60000)),
+  EXPECT_THAT(WebpMessage(WithCanvas(animated, 60000, 60000)),
               HasSubstr("a WebP picture of 60000 x 60000 pixels; 1 to 16384 a side and 100000000 in all"));
-  EXPECT_THAT(MessageFor(WithCanvas(animated, 1 << 24, 1)),
+  EXPECT_THAT(WebpMessage(WithCanvas(animated, 1 << 24, 1)),
               HasSubstr("16777216 x 1 pixels; 1 to 16384 a side"));
-  EXPECT_THAT(MessageFor(WithCanvas(animated, 1 << 24, 1 << 24)), HasSubstr("broken WebP"));
+  EXPECT_THAT(WebpMessage(WithCanvas(animated, 1 << 24, 1 << 24)), HasSubstr("broken WebP"));
 }
 
 TEST(WebpBad, APictureThatDoesNotFitItsCanvas) {
-  EXPECT_THAT(MessageFor(WithCanvas(Golden("webp_animated.webp"), 8, 8)), HasSubstr("broken WebP"));
-  EXPECT_THAT(MessageFor(WithCanvas(Golden("webp_exif6.webp"), 30, 19)), HasSubstr("broken WebP"));
+  EXPECT_THAT(WebpMessage(WithCanvas(Golden("webp_animated.webp"), 8, 8)), HasSubstr("broken WebP"));
+  EXPECT_THAT(WebpMessage(WithCanvas(Golden("webp_exif6.webp"), 30, 19)), HasSubstr("broken WebP"));
 }
 
 TEST(WebpBad, EveryFlippedByteIsSurvived) {

@@ -14,10 +14,6 @@
 namespace qwen_image::keep {
 namespace {
 
-std::string_view AsText(std::span<const std::byte> bytes) {
-  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
-}
-
 // The bytes before the first tensor: names, types, shapes, metadata.
 std::span<const std::byte> HeaderOf(const WeightFile& file) {
   const std::span<const std::byte> bytes = file.file().bytes();
@@ -42,10 +38,10 @@ std::string IdentityOf(const WeightFile& file) {
   Digest digest(Digest::Kind::kSha256, 0);
   digest.Add(fmt::format("{} {}.{:09} {} ", stamp.size, stamp.seconds, stamp.nanoseconds,
                          file.file().status_changed()));
-  digest.Add(AsText(HeaderOf(file)));
+  digest.Add(HeaderOf(file));
   for (size_t i = 0; i < kSamples; ++i) {
     const size_t begin = bytes.size() / kSamples * i;
-    digest.Add(AsText(bytes.subspan(begin, std::min(kSampleBytes, bytes.size() - begin))));
+    digest.Add(bytes.subspan(begin, std::min(kSampleBytes, bytes.size() - begin)));
   }
   return digest.Finish();
 }

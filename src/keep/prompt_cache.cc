@@ -16,10 +16,10 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr const char* kEmbeds = "prompt_embeds";
-constexpr const char* kEnding = ".prompt.safetensors";
+constexpr const char* kPromptEnding = ".prompt.safetensors";
 constexpr size_t kNameDigits = 32;
 
-int64_t BytesOf(const Tensor& tensor) { return tensor.size() * static_cast<int64_t>(sizeof(float)); }
+int64_t SizeInBytes(const Tensor& tensor) { return tensor.size() * static_cast<int64_t>(sizeof(float)); }
 
 std::map<std::string, std::string> MetadataOf(const PromptKey& key) {
   return {{"format", "qwen-image prompt embeddings 2"},
@@ -35,8 +35,8 @@ bool IsFinite(const Tensor& tensor) {
 
 // Only files of exactly these names are ever removed: the folder may be any.
 bool IsOurs(const std::string& name) {
-  return name.size() == kNameDigits + std::string_view(kEnding).size() && name.ends_with(kEnding) &&
-         name.find_first_not_of("0123456789abcdef") == kNameDigits;
+  return name.size() == kNameDigits + std::string_view(kPromptEnding).size() &&
+         name.ends_with(kPromptEnding) && name.find_first_not_of("0123456789abcdef") == kNameDigits;
 }
 bool IsOursUnderWay(const std::string& name) {
   const size_t end = name.find(".tmp-");
@@ -82,7 +82,7 @@ std::optional<Tensor> PromptCache::FindFile(const PromptKey& key) const {
 
 void PromptCache::Keep(const PromptKey& key, const Tensor& embeds) {
   KeepInMemory(key, embeds);
-  if (!on_disk() || !IsFinite(embeds) || BytesOf(embeds) > limits_.file_bytes) return;
+  if (!on_disk() || !IsFinite(embeds) || SizeInBytes(embeds) > limits_.file_bytes) return;
   try {
     // Token ids can be read as text, so other users of the machine must not see them.
     std::error_code error;
@@ -99,9 +99,9 @@ void PromptCache::Keep(const PromptKey& key, const Tensor& embeds) {
 void PromptCache::KeepInMemory(const PromptKey& key, const Tensor& embeds) {
   entries_.push_front({key.ids, key.pictures, embeds.Clone()});
   int64_t total = 0;
-  for (const Entry& entry : entries_) total += BytesOf(entry.embeds);
+  for (const Entry& entry : entries_) total += SizeInBytes(entry.embeds);
   while (total > limits_.memory_bytes) {
-    total -= BytesOf(entries_.back().embeds);
+    total -= SizeInBytes(entries_.back().embeds);
     entries_.pop_back();
   }
 }
@@ -109,7 +109,7 @@ void PromptCache::KeepInMemory(const PromptKey& key, const Tensor& embeds) {
 fs::path PromptCache::FileOf(const PromptKey& key) const {
   const std::string all = fmt::format("{} {} {} {} {} {}", key.text_encoder, fmt::join(key.ids, ","),
                                       key.pictures, key.dropped, key.tokens, key.width);
-  return folder_ / (Sha256(all).substr(0, kNameDigits) + kEnding);
+  return folder_ / (Sha256(all).substr(0, kNameDigits) + kPromptEnding);
 }
 
 void PromptCache::DropOldFiles() const {

@@ -14,7 +14,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr const char* kFormat = "qwen-image run 1";
-constexpr const char* kEnding = ".resume.safetensors";
+constexpr const char* kResumeEnding = ".resume.safetensors";
 constexpr const char* kLatents = "latents";
 constexpr const char* kStepsDone = "steps_done";
 
@@ -34,7 +34,7 @@ RunStateFile::RunStateFile(const fs::path& folder, std::string identity, std::st
   constexpr size_t kNameDigits = 32;
   std::error_code error;
   fs::create_directories(folder, error);  // if that fails, CheckWritable says why
-  path_ = folder / (Sha256(identity_).substr(0, kNameDigits) + kEnding);
+  path_ = folder / (Sha256(identity_).substr(0, kNameDigits) + kResumeEnding);
   CheckWritable(path_);
 }
 

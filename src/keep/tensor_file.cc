@@ -22,16 +22,12 @@ std::span<const std::byte> BytesOf(const Tensor& tensor) {
   return std::as_bytes(std::span(tensor.data(), static_cast<size_t>(tensor.size())));
 }
 
-std::string_view AsText(std::span<const std::byte> bytes) {
-  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
-}
-
 // Of everything but itself.
 std::string Checksum(const TensorFile& kept) {
   Digest digest(Digest::Kind::kSha256, 0);
-  const auto add = [&](std::string_view text) {
-    digest.Add(fmt::format("{} ", text.size()));
-    digest.Add(text);
+  const auto add = [&](const auto& bytes) {
+    digest.Add(fmt::format("{} ", bytes.size()));
+    digest.Add(bytes);
   };
   for (const auto& [key, value] : kept.metadata) {
     if (key == kChecksum) continue;
@@ -41,7 +37,7 @@ std::string Checksum(const TensorFile& kept) {
   for (const auto& [name, tensor] : kept.tensors) {
     add(name);
     add(ToString(tensor.shape()));
-    add(AsText(BytesOf(tensor)));
+    add(BytesOf(tensor));
   }
   return digest.Finish();
 }

@@ -18,7 +18,7 @@ constexpr const char* kMargins =
 bool IsFinite(const Json& value) { return value.is_number() && std::isfinite(value.get<double>()); }
 
 // Each returns what is allowed, or nothing if the value was taken.
-struct Reader {
+struct JsonReader {
   const Field& field;
   const Json& json;
   const JsonRules& rules;
@@ -120,7 +120,7 @@ struct Reader {
 
 std::string SetFromJson(const Field& field, const Json& value, const JsonRules& rules,
                         GenerateRequest& request) {
-  return VisitValue(field, request, Reader{field, value, rules});
+  return VisitValue(field, request, JsonReader{field, value, rules});
 }
 
 Json ToJson(const Field& field, const GenerateRequest& request) {

@@ -24,7 +24,7 @@ std::vector<std::string_view> SplitAtCommas(std::string_view text) {
 }
 
 // A value of one type, or none.
-struct Reader {
+struct TextReader {
   const Field& field;
   std::string_view text, called;
 
@@ -89,7 +89,7 @@ std::string WithRange(const Field& field, const char* kind) {
 
 void SetFromText(const Field& field, std::string_view text, std::string_view called,
                  GenerateRequest& request) {
-  VisitValue(field, request, Reader{field, text, called});
+  VisitValue(field, request, TextReader{field, text, called});
 }
 
 std::string KindOf(const Field& field) {

@@ -39,6 +39,9 @@ test_sanitized() {
   build asan asan
   # The commands of the documents are those of other tests, only larger.
   (run_ctest tests asan -E '^Docs\.' "$@")
+  local programs=(core_test server_test server_api_test server_http_test server_jobs_test)
+  build tsan tsan --target "${programs[@]}"
+  (run_ctest tests tsan -L "^($(IFS='|' && echo "${programs[*]}"))\$" "$@")
 }
 
 test_mlx() {

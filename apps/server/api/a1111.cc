@@ -268,7 +268,8 @@ std::optional<Json> Fact(const std::string& name, const std::string& id) {
   return found == facts.end() ? std::nullopt : std::optional(found->second);
 }
 
-std::optional<http::Reply> Route(const http::Request& request, const Pipeline& pipeline, jobs::Queue& queue) {
+std::optional<http::Reply> RouteOfA1111(const http::Request& request, const Pipeline& pipeline,
+                                        jobs::Queue& queue) {
   const std::string name = request.path.substr(kPrefix.size());
   if (name == "txt2img" || name == "img2img" || name == "interrupt") {
     if (auto other = OtherMethod(request, {"POST"})) return *other;
@@ -293,7 +294,7 @@ std::optional<http::Reply> A1111Route(const http::Request& request, const Pipeli
                                       jobs::Queue& queue) {
   if (!request.path.starts_with(kPrefix)) return std::nullopt;
   try {
-    return Route(request, pipeline, queue);
+    return RouteOfA1111(request, pipeline, queue);
   } catch (const FieldError& error) {
     throw WithTheirName(error);
   }

@@ -192,7 +192,7 @@ Json ModelJson(const Pipeline& pipeline) {
   return {{"id", ModelId(pipeline)}, {"object", "model"}, {"created", 0}, {"owned_by", "qwen-image.cpp"}};
 }
 
-http::Reply Route(const http::Request& request, const Pipeline& pipeline, jobs::Queue& queue) {
+http::Reply RouteOfOpenAi(const http::Request& request, const Pipeline& pipeline, jobs::Queue& queue) {
   constexpr std::string_view kModels = "/v1/models";
   const bool is_drawing = !request.path.starts_with(kModels);
   const char* method = is_drawing ? "POST" : "GET";
@@ -216,7 +216,7 @@ std::optional<http::Reply> OpenAiRoute(const http::Request& request, const Pipel
   const bool ours = request.path == "/v1/images/generations" || request.path == "/v1/images/edits" ||
                     request.path == "/v1/models" || request.path.starts_with("/v1/models/");
   if (!ours) return std::nullopt;
-  return Route(request, pipeline, queue);
+  return RouteOfOpenAi(request, pipeline, queue);
 }
 
 }  // namespace qwen_image::api

@@ -32,7 +32,7 @@ void ReadRope(const ConfigReader& config, TextEncoderConfig& c) {
   if (!section.empty()) c.mrope_section = std::move(section);
 }
 
-TextEncoderConfig ConfigOfTensors(const WeightStore& store) {
+TextEncoderConfig TextEncoderConfigOfTensors(const WeightStore& store) {
   constexpr int64_t kHeadDim = 128;  // of Qwen2.5-VL in every size
   const std::string layer = "model.language_model.layers.0.";
   TextEncoderConfig c;
@@ -72,7 +72,7 @@ TextEncoderConfig ReadTextEncoderConfig(const WeightStore& store) {
          "Qwen2.5-VL",
          store.path().string());
   }
-  if (store.config().is_null()) return ConfigOfTensors(store);
+  if (store.config().is_null()) return TextEncoderConfigOfTensors(store);
   const ConfigReader top(store.config(), store.config_path());
   const ConfigReader config = top.Has("text_config") ? top.Object("text_config") : top;
 

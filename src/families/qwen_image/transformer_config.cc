@@ -10,7 +10,7 @@ namespace qwen_image {
 namespace {
 
 // Single files bring no config: all but the axes of RoPE stands in the shapes of vectors.
-TransformerConfig ConfigOfTensors(const WeightStore& store) {
+TransformerConfig TransformerConfigOfTensors(const WeightStore& store) {
   TransformerConfig c;
   const std::string block = "transformer_blocks.0.";
   const int64_t inner_dim = store.Rows("img_in.bias");
@@ -37,7 +37,7 @@ TransformerConfig ConfigOfTensors(const WeightStore& store) {
 
 TransformerConfig ReadTransformerConfig(const WeightStore& store) {
   if (store.config().is_null()) {
-    TransformerConfig c = ConfigOfTensors(store);
+    TransformerConfig c = TransformerConfigOfTensors(store);
     c.zero_cond_t = store.HasMarker(kZeroCondMarker);
     return c;
   }

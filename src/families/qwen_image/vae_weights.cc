@@ -19,7 +19,7 @@ void CheckPictureChannels(const VaeConfig& c, const std::string& where) {
 }
 
 // The published VAE, whose single files bring no config.
-VaeConfig ConfigOfTensors(const WeightStore& store) {
+VaeConfig VaeConfigOfTensors(const WeightStore& store) {
   VaeConfig c;
   c.base_dim = store.Rows("encoder.conv_in.bias");
   if (const WeightTensor* conv_in = store.Find("encoder.conv_in.weight");
@@ -48,7 +48,7 @@ VaeConfig ConfigOfTensors(const WeightStore& store) {
 }  // namespace
 
 VaeConfig ReadVaeConfig(const WeightStore& store) {
-  if (store.config().is_null()) return ConfigOfTensors(store);
+  if (store.config().is_null()) return VaeConfigOfTensors(store);
   const ConfigReader config(store.config(), store.config_path());
 
   VaeConfig c;

@@ -8,7 +8,7 @@ namespace qwen_image {
 namespace {
 
 // The config of a tower that has none: every published size of Qwen2.5-VL has the same one.
-VisionEncoderConfig ConfigOfTensors(const WeightStore& store) {
+VisionEncoderConfig VisionEncoderConfigOfTensors(const WeightStore& store) {
   const std::string projector = store.Metadata("clip.projector_type");
   if (!projector.empty() && projector != "qwen2.5vl_merger" && projector != "qwen2.5o") {
     Fail(ErrorKind::kBadInput,
@@ -69,7 +69,7 @@ VisionEncoderConfig ReadVisionEncoderConfig(const WeightStore& store) {
          "come without; name a file with one as the vision encoder",
          store.path().string());
   }
-  VisionEncoderConfig c = ConfigOfTensors(store);
+  VisionEncoderConfig c = VisionEncoderConfigOfTensors(store);
   std::string where = store.path().string();
   const bool told = store.config().is_object() && store.config().contains("vision_config");
   if (told) {

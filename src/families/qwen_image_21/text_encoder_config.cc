@@ -57,7 +57,7 @@ void ReadRope(const ConfigReader& config, TextEncoderConfig& c) {
   std::copy(section.begin(), section.end(), c.mrope_section.begin());
 }
 
-TextEncoderConfig ConfigOfTensors(const WeightStore& store) {
+TextEncoderConfig TextEncoderConfigOfTensors(const WeightStore& store) {
   TextEncoderConfig c;
   c.vocab_size = store.Rows("model.language_model.embed_tokens.weight");
   c.hidden_size = LayerRows(store, "input_layernorm.weight");
@@ -96,7 +96,7 @@ void RefuseOthers(const ConfigReader& config) {
 }  // namespace
 
 TextEncoderConfig ReadTextEncoderConfig(const WeightStore& store) {
-  if (store.config().is_null()) return ConfigOfTensors(store);
+  if (store.config().is_null()) return TextEncoderConfigOfTensors(store);
   if (LayerRows(store, "self_attn.k_norm.weight") == 0 && LayerRows(store, "self_attn.k_proj.bias") > 0) {
     Fail(ErrorKind::kBadInput,
          "{}: this is the text encoder of an older model (Qwen2.5-VL); Qwen-Image-2.1 needs Qwen3-VL",

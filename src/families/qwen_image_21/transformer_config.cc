@@ -8,7 +8,7 @@ namespace qwen_image::qwen_image_21 {
 namespace {
 
 // Single files bring no config: all but the axes of RoPE stands in the shapes of the tensors.
-TransformerConfig ConfigOfTensors(const WeightStore& store) {
+TransformerConfig TransformerConfigOfTensors(const WeightStore& store) {
   TransformerConfig c;
   const std::string block = "transformer_blocks.0.";
   const int64_t inner_dim = store.Rows("img_in.weight"), head_dim = store.Rows(block + "attn.norm_q.weight");
@@ -46,7 +46,7 @@ void CheckRope(const TransformerConfig& c, const ConfigReader& config) {
 }  // namespace
 
 TransformerConfig ReadTransformerConfig(const WeightStore& store) {
-  if (store.config().is_null()) return ConfigOfTensors(store);
+  if (store.config().is_null()) return TransformerConfigOfTensors(store);
   const ConfigReader config(store.config(), store.config_path());
   TransformerConfig c;
   c.num_layers = config.Int("num_layers", 1, 4096, c.num_layers);

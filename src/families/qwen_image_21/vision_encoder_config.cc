@@ -15,7 +15,7 @@ constexpr int64_t kMaxSide = 1024, kMaxWidth = 1 << 20, kMaxCount = 4096, kMaxMe
 constexpr int64_t kMaxPositions = kMaxSide * kMaxSide;
 
 // The config of a tower that has none: sizes from its tensors, and the rest as in Qwen3-VL-8B.
-VisionEncoderConfig ConfigOfTensors(const WeightStore& store) {
+VisionEncoderConfig VisionEncoderConfigOfTensors(const WeightStore& store) {
   const std::string projector = store.Metadata("clip.projector_type");
   if (!projector.empty() && projector != "qwen3vl_merger") {
     Fail(ErrorKind::kBadInput,
@@ -134,7 +134,7 @@ VisionEncoderConfig ReadVisionEncoderConfig(const WeightStore& store) {
          "come without; name a file with one as the vision encoder",
          store.path().string());
   }
-  VisionEncoderConfig c = ConfigOfTensors(store);
+  VisionEncoderConfig c = VisionEncoderConfigOfTensors(store);
   if (!store.config().is_object() || !store.config().contains("vision_config")) {
     TakeDeepstackOfTensors(store, c);
     Check(c, store.path().string(), "; put its config.json beside it");

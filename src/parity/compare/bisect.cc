@@ -11,8 +11,6 @@
 namespace qwen_image::compare {
 namespace {
 
-constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
-
 // "transformer/step000/transformer_blocks.3:img" → "transformer/step000/transformer_blocks.3*": everything
 // inside the block. Streams of a block and modules below it share that beginning.
 std::string InsideOf(const std::string& block) {
@@ -20,7 +18,9 @@ std::string InsideOf(const std::string& block) {
   return block.substr(0, colon != block.npos && colon > slash ? colon : block.size());
 }
 
-double Nmse(const TensorComparison& t) { return t.error ? t.error->nmse : kNan; }
+double Nmse(const TensorComparison& t) {
+  return t.error ? t.error->nmse : std::numeric_limits<double>::quiet_NaN();
+}
 
 class Search {
  public:

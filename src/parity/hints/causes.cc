@@ -10,7 +10,6 @@
 namespace qwen_image::hints {
 namespace {
 
-constexpr double kLargestF16 = 65504;
 // The share of the variance that unrelated tensors may have in common. It is large because neighbouring
 // tokens resemble each other, so few elements are independent.
 constexpr double kNoRelation = 0.04;

@@ -58,7 +58,7 @@ bool MovesChannels(const Axes& axes) {  // first ↔ last, of one picture or of 
   return std::find(kMoves.begin(), kMoves.end(), axes) != kMoves.end();
 }
 
-bool IsPicture(std::string_view name) {
+bool IsPictureOrLatents(std::string_view name) {
   return name.starts_with("vae") || name == "image" || name.find("latents") != name.npos;
 }
 
@@ -74,7 +74,7 @@ void AddPermutation(HintSearch& s, const Axes& axes, HintSearch::Fit fit) {
                       "the tensor calls itself {}. In a picture this looks like a 3×3 tiling. Make the "
                       "transposed tensor contiguous before it is read or reshaped.",
                       what, ToString(s.run().shape)));
-  } else if (IsPicture(s.name()) && MovesChannels(axes)) {
+  } else if (IsPictureOrLatents(s.name()) && MovesChannels(axes)) {
     s.Add("nchw_nhwc", fit,
           fmt::format("Channels first and channels last are mixed up (NCHW and NHWC): the run holds {}. Look "
                       "at the transposes around convolutions, and at the layout of their weights.",
@@ -213,7 +213,7 @@ bool TestRegrouped(HintSearch& s) {
 }
 
 // What comes out of a run, or goes into its VAE.
-bool IsPicture(const HintSearch& s) { return s.name() == "image" || s.name().starts_with("vae_image"); }
+bool IsWholePicture(const HintSearch& s) { return s.name() == "image" || s.name().starts_with("vae_image"); }
 
 bool TestAlongAxes(HintSearch& s) {
   const Shape& shape = s.ref().shape;
@@ -222,7 +222,7 @@ bool TestAlongAxes(HintSearch& s) {
     const int64_t size = shape[axis];
     if (size < 2) continue;
     const auto moved_to = [&](int64_t i, int64_t to) { return s.RefAt(i + (to - i / inner % size) * inner); };
-    if (size == 3 || (size == 4 && IsPicture(s))) {
+    if (size == 3 || (size == 4 && IsWholePicture(s))) {
       std::vector<int64_t> order(static_cast<size_t>(size));
       std::iota(order.begin(), order.end(), 0);
       while (std::next_permutation(order.begin(), order.end())) {

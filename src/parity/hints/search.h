@@ -18,6 +18,8 @@ namespace qwen_image::hints {
 // A hypothesis says nothing about an element for which it returns this.
 inline constexpr double kNoOpinion = std::numeric_limits<double>::quiet_NaN();
 
+inline constexpr double kLargestF16 = 65504;
+
 class HintSearch {
  public:
   HintSearch(const compare::TensorComparison& failed, const HintContext& context, HintTensor ref,

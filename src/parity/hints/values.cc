@@ -12,8 +12,6 @@
 namespace qwen_image::hints {
 namespace {
 
-constexpr double kLargestF16 = 65504;
-
 // Sums for fitting run = factor · ref + offset.
 struct LineFit {
   double n = 0, x = 0, y = 0, xx = 0, xy = 0;

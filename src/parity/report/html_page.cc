@@ -18,8 +18,8 @@
 namespace qwen_image::report {
 namespace {
 
-constexpr size_t kMostNames = 100;      // as many missing tensors are named, and as many extra ones
-constexpr size_t kTensorsInDetail = 6;  // with heat maps and histograms
+constexpr size_t kMostNamesOnPage = 100;  // as many missing tensors are named, and as many extra ones
+constexpr size_t kTensorsInDetail = 6;    // with heat maps and histograms
 constexpr size_t kHintBytes = 2000;
 
 std::string Section(std::string_view title, const std::string& content) {
@@ -149,9 +149,10 @@ class HtmlReport {
                                        std::pair("Extra: in the run only", &c_.extra)}) {
       if (names->empty()) continue;
       html += fmt::format("<p class=\"bad\">{} ({})</p><ul>", label, names->size());
-      for (size_t i = 0; i < std::min(names->size(), kMostNames); ++i)
+      for (size_t i = 0; i < std::min(names->size(), kMostNamesOnPage); ++i)
         html += fmt::format("<li><code>{}</code></li>", HtmlText((*names)[i]));
-      if (names->size() > kMostNames) html += fmt::format("<li>and {} more</li>", names->size() - kMostNames);
+      if (names->size() > kMostNamesOnPage)
+        html += fmt::format("<li>and {} more</li>", names->size() - kMostNamesOnPage);
       html += "</ul>";
     }
     return html;

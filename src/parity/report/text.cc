@@ -14,8 +14,8 @@
 namespace qwen_image::report {
 namespace {
 
-constexpr size_t kMostNames = 20;     // as many missing tensors are named, and as many extra ones
-constexpr size_t kMostFailures = 12;  // lines of failing tensors, unless all are asked for
+constexpr size_t kMostNamesInText = 20;  // as many missing tensors are named, and as many extra ones
+constexpr size_t kMostFailures = 12;     // lines of failing tensors, unless all are asked for
 constexpr size_t kMaxNameWidth = 64;
 
 constexpr std::string_view kRed = "\x1b[31m", kGreen = "\x1b[32m", kBold = "\x1b[1m", kPlain = "\x1b[0m";
@@ -150,9 +150,10 @@ class TextReport {
   }
 
   void AddNames(std::string_view what, const std::vector<std::string>& names, std::string_view why) {
-    for (size_t i = 0; i < std::min(names.size(), kMostNames); ++i)
+    for (size_t i = 0; i < std::min(names.size(), kMostNamesInText); ++i)
       Line("{}: {} ({})", Colored(what, kRed), Printable(names[i]), why);
-    if (names.size() > kMostNames) Line("{}: and {} more", Colored(what, kRed), names.size() - kMostNames);
+    if (names.size() > kMostNamesInText)
+      Line("{}: and {} more", Colored(what, kRed), names.size() - kMostNamesInText);
   }
 
   void AddPictures() {
