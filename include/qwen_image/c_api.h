@@ -107,6 +107,10 @@ QWEN_IMAGE_API void qwen_image_pipeline_free(qwen_image_pipeline* pipeline);
 QWEN_IMAGE_API qwen_image_status qwen_image_pipeline_defaults(const qwen_image_pipeline* pipeline,
                                                               int64_t* width, int64_t* height, int64_t* steps,
                                                               double* cfg);
+/* The negative prompt among them; lives as long as the pipeline. */
+QWEN_IMAGE_API const char* qwen_image_pipeline_negative_prompt(const qwen_image_pipeline* pipeline);
+/* 1 if steps, guidance and noise levels are those of a Lightning LoRA, else 0. */
+QWEN_IMAGE_API int qwen_image_pipeline_lightning(const qwen_image_pipeline* pipeline);
 /* "qwen-image", "edit", "edit-2509", "edit-2511"; "" where the files do not tell. Lives as long as the
  * pipeline. */
 QWEN_IMAGE_API const char* qwen_image_pipeline_variant(const qwen_image_pipeline* pipeline);
@@ -195,6 +199,9 @@ QWEN_IMAGE_API qwen_image_status qwen_image_request_set_resume_folder(qwen_image
  * "true"). Pictures, masks and latents have functions of their own, above. */
 QWEN_IMAGE_API qwen_image_status qwen_image_request_set(qwen_image_request* request, const char* name,
                                                         const char* value);
+/* The same with a value of `size` bytes, which may hold any character, NUL among them. */
+QWEN_IMAGE_API qwen_image_status qwen_image_request_set_text(qwen_image_request* request, const char* name,
+                                                             const char* value, int64_t size);
 /* The same for a setting that is a number, or true or false (1, 0). */
 QWEN_IMAGE_API qwen_image_status qwen_image_request_set_number(qwen_image_request* request, const char* name,
                                                                double value);
@@ -202,6 +209,11 @@ QWEN_IMAGE_API qwen_image_status qwen_image_request_set_number(qwen_image_reques
 QWEN_IMAGE_API int64_t qwen_image_setting_count(void);
 QWEN_IMAGE_API const char* qwen_image_setting_name(int64_t index);
 QWEN_IMAGE_API const char* qwen_image_setting_help(int64_t index);
+/* What its values are: "text", "truth", "whole", "seed", "number", "numbers", "choice", "margins", "path"; of
+ * data "latents", "pictures", "picture", "mask". Later versions may know more. */
+QWEN_IMAGE_API const char* qwen_image_setting_kind(int64_t index);
+/* Of a "choice": "auto, on, off"; of others "". */
+QWEN_IMAGE_API const char* qwen_image_setting_choices(int64_t index);
 
 typedef enum qwen_image_stage {
   QWEN_IMAGE_ENCODE_PROMPT = 0,
@@ -256,10 +268,21 @@ QWEN_IMAGE_API qwen_image_status qwen_image_picture_read(const char* path, qwen_
 /* The same, but a file with alpha has 4 channels. */
 QWEN_IMAGE_API qwen_image_status qwen_image_picture_read_alpha(const char* path,
                                                                qwen_image_picture** picture);
+/* The same of a file that is in memory; `where` names it in messages. */
+QWEN_IMAGE_API qwen_image_status qwen_image_picture_decode_alpha(const uint8_t* bytes, int64_t size,
+                                                                 const char* where,
+                                                                 qwen_image_picture** picture);
+/* A file as a mask, with 1 channel: 255 is redrawn, 0 is kept. What transparent parts mean is told in
+ * image_file.h. */
+QWEN_IMAGE_API qwen_image_status qwen_image_picture_read_mask(const char* path, qwen_image_picture** picture);
+QWEN_IMAGE_API qwen_image_status qwen_image_picture_decode_mask(const uint8_t* bytes, int64_t size,
+                                                                const char* where,
+                                                                qwen_image_picture** picture);
 QWEN_IMAGE_API void qwen_image_picture_free(qwen_image_picture* picture);
 QWEN_IMAGE_API int64_t qwen_image_picture_width(const qwen_image_picture* picture);
 QWEN_IMAGE_API int64_t qwen_image_picture_height(const qwen_image_picture* picture);
-/* 3: red, green, blue; 4: and alpha, as models draw that have it (qwen_image_pipeline_channels). */
+/* 3: red, green, blue; 4: and alpha, as models draw that have it (qwen_image_pipeline_channels); 1: a mask
+ * that was read. */
 QWEN_IMAGE_API int qwen_image_picture_channels(const qwen_image_picture* picture);
 /* [height, width, channels]; lives as long as the picture. */
 QWEN_IMAGE_API const uint8_t* qwen_image_picture_pixels(const qwen_image_picture* picture);
@@ -295,9 +318,54 @@ QWEN_IMAGE_API const qwen_image_alignment* qwen_image_picture_alignment(const qw
 QWEN_IMAGE_API int64_t qwen_image_picture_steps_resumed(const qwen_image_picture* picture);
 /* When the picture is safe, or not wanted any more: removes its run's state, if there is one. */
 QWEN_IMAGE_API qwen_image_status qwen_image_picture_remove_resume_state(const qwen_image_picture* picture);
+/* The same without the picture: by the name of the file with that state, which lives as long as the picture;
+ * "" where there is none. */
+QWEN_IMAGE_API const char* qwen_image_picture_resume_file(const qwen_image_picture* picture);
+QWEN_IMAGE_API qwen_image_status qwen_image_remove_resume_state(const char* resume_file);
 /* With the settings it was drawn with in its metadata. Never leaves a partial file. */
 QWEN_IMAGE_API qwen_image_status qwen_image_picture_save_png(const qwen_image_picture* picture,
                                                              const char* path);
+/* The same for pixels of the caller's. `settings` are those of qwen_image_picture_settings; NULL or "" for
+ * none. */
+QWEN_IMAGE_API qwen_image_status qwen_image_write_png(const char* path, int64_t width, int64_t height,
+                                                      int channels, const uint8_t* pixels,
+                                                      const char* settings);
+
+/* A drawing on a thread of its own, for programs that C cannot well call back: they ask what happens.
+ *
+ *   int event = 0;
+ *   qwen_image_drawing* drawing = NULL;
+ *   qwen_image_status status =
+ *       qwen_image_drawing_start(pipeline, request, QWEN_IMAGE_EVENT_PROGRESS, &drawing);
+ *   while (status == QWEN_IMAGE_OK && event != QWEN_IMAGE_EVENT_DRAWN)
+ *     status = qwen_image_drawing_next(drawing, 100, &event);
+ *
+ * The pipeline must live as long as the drawing; the request is copied, and its callbacks are not called. */
+typedef struct qwen_image_drawing qwen_image_drawing;
+
+typedef enum qwen_image_event {
+  QWEN_IMAGE_EVENT_NONE = 0,     /* nothing happened yet */
+  QWEN_IMAGE_EVENT_PROGRESS = 1, /* qwen_image_drawing_progress */
+  QWEN_IMAGE_EVENT_PREVIEW = 2,  /* qwen_image_drawing_picture is a preview */
+  QWEN_IMAGE_EVENT_DRAWN = 4     /* qwen_image_drawing_picture is the result */
+} qwen_image_event;
+
+/* `events` are those to be told, PROGRESS + PREVIEW; DRAWN always is. */
+QWEN_IMAGE_API qwen_image_status qwen_image_drawing_start(const qwen_image_pipeline* pipeline,
+                                                          const qwen_image_request* request, int events,
+                                                          qwen_image_drawing** drawing);
+/* Waits for the next event, at most so many milliseconds; *event is one of qwen_image_event. After PROGRESS
+ * and PREVIEW the drawing stands still until the next call: the thread that was told of them cannot draw
+ * another picture with the pipeline meanwhile. What the drawing failed with is returned here. */
+QWEN_IMAGE_API qwen_image_status qwen_image_drawing_next(qwen_image_drawing* drawing, int milliseconds,
+                                                         int* event);
+/* Of the last event; valid until the next call of qwen_image_drawing_next. */
+QWEN_IMAGE_API const qwen_image_progress* qwen_image_drawing_progress(const qwen_image_drawing* drawing);
+QWEN_IMAGE_API const qwen_image_picture* qwen_image_drawing_picture(const qwen_image_drawing* drawing);
+/* Any thread may call it; qwen_image_drawing_next then returns QWEN_IMAGE_INTERRUPTED. */
+QWEN_IMAGE_API void qwen_image_drawing_cancel(qwen_image_drawing* drawing);
+/* Cancels it, waits until it has stopped, and frees it. */
+QWEN_IMAGE_API void qwen_image_drawing_free(qwen_image_drawing* drawing);
 
 #ifdef __cplusplus
 } /* extern "C" */

@@ -1,7 +1,10 @@
 // What is behind the handles of the C API.
 #pragma once
 
+#include <atomic>
 #include <optional>
+#include <thread>
+#include <utility>
 
 #include "qwen_image/c_api.h"
 #include "qwen_image/qwen_image.h"
@@ -12,7 +15,18 @@ struct qwen_image_options {
 };
 
 struct qwen_image_pipeline {
+  explicit qwen_image_pipeline(qwen_image::Pipeline opened) : pipeline(std::move(opened)) {}
+
+  // Throws on the thread that was told of an event of a drawing: the drawing waits for that thread.
+  void ThrowIfToldOfAnEvent() const {
+    if (told == std::this_thread::get_id())
+      throw qwen_image::Error(qwen_image::ErrorKind::kUsage,
+                              "this thread was told how far a picture is; in such a callback it cannot draw "
+                              "another with the same pipeline");
+  }
+
   qwen_image::Pipeline pipeline;
+  mutable std::atomic<std::thread::id> told{};
 };
 
 struct qwen_image_request {
@@ -29,3 +43,6 @@ struct qwen_image_picture {
   qwen_image::Picture picture;
   std::optional<qwen_image_alignment> alignment = {};
 };
+
+// What models draw, as a handle has it.
+void FillPicture(qwen_image::Picture drawn, qwen_image_picture& picture);

@@ -83,12 +83,6 @@ GenerateHooks HooksOf(const qwen_image_request& request, const qwen_image::Pipel
   return hooks;
 }
 
-std::optional<qwen_image_alignment> AlignmentOf(const qwen_image::Picture& picture) {
-  if (!picture.source || !picture.source->alignment.measurable) return std::nullopt;
-  const qwen_image::Alignment& a = picture.source->alignment;
-  return qwen_image_alignment{a.shift_x, a.shift_y, a.scale_x, a.scale_y, a.confidence, a.uncertainty};
-}
-
 }  // namespace
 
 const char* qwen_image_version(void) { return qwen_image::Version(); }
@@ -163,7 +157,7 @@ qwen_image_status qwen_image_pipeline_open(const char* model, const qwen_image_o
     if (model) files.model = model;
     const bool parts = !files.transformer.empty() || !files.text_encoder.empty() || !files.vae.empty();
     if (files.model.empty() && !parts) Fail(ErrorKind::kUsage, "no model is named");
-    *pipeline = new qwen_image_pipeline{qwen_image::Pipeline(files, all.pipeline)};
+    *pipeline = new qwen_image_pipeline(qwen_image::Pipeline(files, all.pipeline));
   });
 }
 
@@ -178,6 +172,14 @@ qwen_image_status qwen_image_pipeline_defaults(const qwen_image_pipeline* pipeli
     if (steps) *steps = defaults.steps;
     if (cfg) *cfg = defaults.cfg;
   });
+}
+
+const char* qwen_image_pipeline_negative_prompt(const qwen_image_pipeline* pipeline) {
+  return pipeline ? pipeline->pipeline.defaults().negative_prompt.c_str() : "";
+}
+
+int qwen_image_pipeline_lightning(const qwen_image_pipeline* pipeline) {
+  return pipeline && pipeline->pipeline.defaults().lightning ? 1 : 0;
 }
 
 const char* qwen_image_pipeline_variant(const qwen_image_pipeline* pipeline) {
@@ -207,9 +209,9 @@ qwen_image_status qwen_image_generate(const qwen_image_pipeline* pipeline, const
     const qwen_image_request& asked = Need(request, "request");
     CancelFlag cancel;
     auto drawn = std::make_unique<qwen_image_picture>();
-    const qwen_image::Pipeline& model = Need(pipeline, "pipeline").pipeline;
-    drawn->picture = model.Generate(asked.request, HooksOf(asked, model, cancel));
-    drawn->alignment = AlignmentOf(drawn->picture);
+    Need(pipeline, "pipeline").ThrowIfToldOfAnEvent();
+    const qwen_image::Pipeline& model = pipeline->pipeline;
+    FillPicture(model.Generate(asked.request, HooksOf(asked, model, cancel)), *drawn);
     *picture = drawn.release();
   });
 }

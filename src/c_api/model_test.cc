@@ -110,6 +110,8 @@ TEST(CApi, KnowsTheModel) {
   EXPECT_EQ(cfg, same.defaults().cfg);
   EXPECT_EQ(qwen_image_pipeline_defaults(pipeline.get(), nullptr, nullptr, nullptr, nullptr), QWEN_IMAGE_OK);
   EXPECT_EQ(qwen_image_pipeline_variant(pipeline.get()), same.variant());
+  EXPECT_EQ(qwen_image_pipeline_negative_prompt(pipeline.get()), same.defaults().negative_prompt);
+  EXPECT_EQ(qwen_image_pipeline_lightning(pipeline.get()), same.defaults().lightning ? 1 : 0);
   EXPECT_STREQ(qwen_image_version(), Version());
 }
 
@@ -332,6 +334,9 @@ TEST(CApi, NullsAreRefused) {
   EXPECT_STREQ(qwen_image_picture_note(nullptr, 0), "");
   EXPECT_STREQ(qwen_image_picture_settings(nullptr), "");
   EXPECT_STREQ(qwen_image_pipeline_variant(nullptr), "");
+  EXPECT_STREQ(qwen_image_pipeline_negative_prompt(nullptr), "");
+  EXPECT_EQ(qwen_image_pipeline_lightning(nullptr), 0);
+  EXPECT_STREQ(qwen_image_picture_resume_file(nullptr), "");
   qwen_image_options_free(nullptr);
   qwen_image_pipeline_free(nullptr);
   qwen_image_request_free(nullptr);

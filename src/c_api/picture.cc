@@ -1,41 +1,84 @@
 // Pictures for C.
 #include <memory>
+#include <string_view>
+#include <type_traits>
 #include <utility>
 
 #include "c_api/guard.h"
 #include "c_api/handles.h"
+#include "c_api/pixels.h"
 #include "draw/record.h"
 #include "qwen_image/image_file.h"
 
+using qwen_image::ErrorKind;
+using qwen_image::Fail;
 using qwen_image::Guarded;
 using qwen_image::Need;
 using qwen_image::NeedText;
+using qwen_image::Transparency;
 
 namespace {
 
-qwen_image_status ReadPicture(const char* path, qwen_image::Transparency transparency,
-                              qwen_image_picture** picture) {
+// A handle with the pixels of a file: an image's, or those of a mask.
+template <typename Read>
+qwen_image_status MakePicture(qwen_image_picture** picture, const Read& read) {
   return Guarded([&] {
     Need(picture, "picture") = nullptr;
-    qwen_image::Image image = qwen_image::ReadImage(NeedText(path, "path"), {}, transparency).image;
-    auto read = std::make_unique<qwen_image_picture>();
-    read->picture.width = image.width;
-    read->picture.height = image.height;
-    read->picture.channels = image.channels;
-    read->picture.pixels = std::move(image.pixels);
-    read->picture.cfg = 0;
-    *picture = read.release();
+    auto image = read();
+    auto made = std::make_unique<qwen_image_picture>();
+    made->picture.width = image.width;
+    made->picture.height = image.height;
+    made->picture.channels = 1;
+    if constexpr (std::is_same_v<decltype(image), qwen_image::Image>) made->picture.channels = image.channels;
+    made->picture.pixels = std::move(image.pixels);
+    made->picture.cfg = 0;
+    *picture = made.release();
   });
+}
+
+std::string_view BytesOf(const uint8_t* bytes, int64_t size) {
+  if (size < 0) Fail(ErrorKind::kUsage, "a file of {} bytes cannot be", size);
+  return {reinterpret_cast<const char*>(&Need(bytes, "bytes")), static_cast<size_t>(size)};
 }
 
 }  // namespace
 
+void FillPicture(qwen_image::Picture drawn, qwen_image_picture& picture) {
+  picture.picture = std::move(drawn);
+  picture.alignment.reset();
+  const auto& source = picture.picture.source;
+  if (!source || !source->alignment.measurable) return;
+  const qwen_image::Alignment& a = source->alignment;
+  picture.alignment = {a.shift_x, a.shift_y, a.scale_x, a.scale_y, a.confidence, a.uncertainty};
+}
+
 qwen_image_status qwen_image_picture_read(const char* path, qwen_image_picture** picture) {
-  return ReadPicture(path, qwen_image::Transparency::kOnWhite, picture);
+  return MakePicture(picture, [&] {
+    return qwen_image::ReadImage(NeedText(path, "path"), {}, Transparency::kOnWhite).image;
+  });
 }
 
 qwen_image_status qwen_image_picture_read_alpha(const char* path, qwen_image_picture** picture) {
-  return ReadPicture(path, qwen_image::Transparency::kKept, picture);
+  return MakePicture(
+      picture, [&] { return qwen_image::ReadImage(NeedText(path, "path"), {}, Transparency::kKept).image; });
+}
+
+qwen_image_status qwen_image_picture_decode_alpha(const uint8_t* bytes, int64_t size, const char* where,
+                                                  qwen_image_picture** picture) {
+  return MakePicture(picture, [&] {
+    return qwen_image::DecodeImage(BytesOf(bytes, size), NeedText(where, "where"), {}, Transparency::kKept)
+        .image;
+  });
+}
+
+qwen_image_status qwen_image_picture_read_mask(const char* path, qwen_image_picture** picture) {
+  return MakePicture(picture, [&] { return qwen_image::ReadMask(NeedText(path, "path")).image; });
+}
+
+qwen_image_status qwen_image_picture_decode_mask(const uint8_t* bytes, int64_t size, const char* where,
+                                                 qwen_image_picture** picture) {
+  return MakePicture(
+      picture, [&] { return qwen_image::DecodeMask(BytesOf(bytes, size), NeedText(where, "where")).image; });
 }
 
 void qwen_image_picture_free(qwen_image_picture* picture) { delete picture; }
@@ -110,9 +153,32 @@ qwen_image_status qwen_image_picture_remove_resume_state(const qwen_image_pictur
   return Guarded([&] { qwen_image::RemoveResumeState(Need(picture, "picture").picture); });
 }
 
+const char* qwen_image_picture_resume_file(const qwen_image_picture* picture) {
+  return picture ? picture->picture.resume_file.c_str() : "";
+}
+
+qwen_image_status qwen_image_remove_resume_state(const char* resume_file) {
+  return Guarded([&] {
+    qwen_image::Picture picture;
+    picture.resume_file = NeedText(resume_file, "resume_file");
+    qwen_image::RemoveResumeState(picture);
+  });
+}
+
 qwen_image_status qwen_image_picture_save_png(const qwen_image_picture* picture, const char* path) {
   return Guarded([&] {
     const qwen_image::Picture& drawn = Need(picture, "picture").picture;
     drawn.SavePng(NeedText(path, "path"));
+  });
+}
+
+qwen_image_status qwen_image_write_png(const char* path, int64_t width, int64_t height, int channels,
+                                       const uint8_t* pixels, const char* settings) {
+  return Guarded([&] {
+    const qwen_image::Image image = qwen_image::CopyImage(width, height, channels, pixels);
+    const std::string_view record = settings ? settings : "";
+    std::map<std::string, std::string> text;
+    if (!record.empty()) text = qwen_image::draw::PngText(qwen_image::ParseJson(record, "the settings"));
+    qwen_image::WritePng(NeedText(path, "path"), image, text);
   });
 }

@@ -51,6 +51,57 @@ TEST(CApiPicture, CarriesItsSettings) {
   EXPECT_TRUE(ReadPngText(path).empty());
 }
 
+TEST(CApiPicture, OthersPixelsGetItsSettings) {
+  const TempFolder folder;
+  const PictureHandle picture = Draw(Open(), SmallRequest());
+  const std::string saved = folder.path() / "saved.png", written = folder.path() / "written.png";
+  ASSERT_EQ(qwen_image_picture_save_png(picture.get(), saved.c_str()), QWEN_IMAGE_OK);
+  const char* settings = qwen_image_picture_settings(picture.get());
+  const uint8_t* pixels = qwen_image_picture_pixels(picture.get());
+  ASSERT_EQ(qwen_image_write_png(written.c_str(), 64, 32, 3, pixels, settings), QWEN_IMAGE_OK);
+  EXPECT_EQ(ReadBytes(written), ReadBytes(saved));
+  const uint8_t clear[4] = {1, 2, 3, 4};
+  for (const char* none : {"", static_cast<const char*>(nullptr)}) {
+    ASSERT_EQ(qwen_image_write_png(written.c_str(), 1, 1, 4, clear, none), QWEN_IMAGE_OK);
+    EXPECT_TRUE(ReadPngText(written).empty());
+    EXPECT_EQ(ReadImage(written, {}, Transparency::kKept).image.pixels, (std::vector<uint8_t>{1, 2, 3, 4}));
+  }
+  EXPECT_EQ(qwen_image_write_png(written.c_str(), 1, 1, 4, clear, "{"), QWEN_IMAGE_BAD_INPUT);
+  EXPECT_EQ(qwen_image_write_png(written.c_str(), 1, 1, 2, clear, ""), QWEN_IMAGE_USAGE);
+  EXPECT_EQ(qwen_image_write_png(written.c_str(), 0, 1, 3, clear, ""), QWEN_IMAGE_USAGE);
+  EXPECT_EQ(qwen_image_write_png(written.c_str(), 1, 1, 3, nullptr, ""), QWEN_IMAGE_USAGE);
+  EXPECT_EQ(qwen_image_write_png(nullptr, 1, 1, 3, clear, ""), QWEN_IMAGE_USAGE);
+  EXPECT_EQ(qwen_image_write_png("/no/such/folder/a.png", 1, 1, 3, clear, ""), QWEN_IMAGE_CANNOT_WRITE);
+}
+
+TEST(CApiPicture, IsDecodedFromMemoryAndReadAsAMask) {
+  const TempFolder folder;
+  const std::string path = folder.path() / "two.png";
+  const Image two{2, 1, {255, 255, 255, 255, 0, 0, 0, 255}, 4};
+  WritePng(path, two);
+  const std::string file = ReadBytes(path);
+  const auto* bytes = reinterpret_cast<const uint8_t*>(file.data());
+  const auto size = static_cast<int64_t>(file.size());
+  qwen_image_picture* picture = nullptr;
+  ASSERT_EQ(qwen_image_picture_decode_alpha(bytes, size, "two", &picture), QWEN_IMAGE_OK);
+  EXPECT_EQ(PixelsOf(PictureHandle(picture)), two.pixels);
+  ASSERT_EQ(qwen_image_picture_decode_mask(bytes, size, "two", &picture), QWEN_IMAGE_OK);
+  EXPECT_EQ(qwen_image_picture_channels(picture), 1);
+  EXPECT_EQ(PixelsOf(PictureHandle(picture)), (std::vector<uint8_t>{255, 0}));
+  ASSERT_EQ(qwen_image_picture_read_mask(path.c_str(), &picture), QWEN_IMAGE_OK);
+  EXPECT_EQ(PixelsOf(PictureHandle(picture)), (std::vector<uint8_t>{255, 0}));
+
+  EXPECT_EQ(qwen_image_picture_decode_alpha(bytes, size - 20, "cut", &picture), QWEN_IMAGE_BAD_INPUT);
+  EXPECT_THAT(qwen_image_last_error(), HasSubstr("cut"));
+  EXPECT_EQ(picture, nullptr);
+  EXPECT_EQ(qwen_image_picture_decode_mask(bytes, 0, "empty", &picture), QWEN_IMAGE_BAD_INPUT);
+  EXPECT_EQ(qwen_image_picture_decode_mask(bytes, -1, "negative", &picture), QWEN_IMAGE_USAGE);
+  EXPECT_EQ(qwen_image_picture_decode_alpha(nullptr, 1, "none", &picture), QWEN_IMAGE_USAGE);
+  EXPECT_EQ(qwen_image_picture_decode_alpha(bytes, size, nullptr, &picture), QWEN_IMAGE_USAGE);
+  EXPECT_EQ(qwen_image_picture_decode_alpha(bytes, size, "two", nullptr), QWEN_IMAGE_USAGE);
+  EXPECT_EQ(qwen_image_picture_read_mask("/no/such/mask.png", &picture), QWEN_IMAGE_BAD_INPUT);
+}
+
 TEST(CApiPicture, TellsOfItsSource) {
   const PipelineHandle pipeline = Open();
   const PictureHandle first = Draw(pipeline, SmallRequest());
@@ -179,6 +230,14 @@ TEST(CApiRequest, AStoppedRunGoesOn) {
   EXPECT_FALSE(std::filesystem::is_empty(folder.path()));
   EXPECT_EQ(qwen_image_picture_remove_resume_state(picture.get()), QWEN_IMAGE_OK);
   EXPECT_TRUE(std::filesystem::is_empty(folder.path()));
+
+  const PictureHandle again = Draw(pipeline, request);
+  EXPECT_FALSE(std::filesystem::is_empty(folder.path()));
+  const std::string file = qwen_image_picture_resume_file(again.get());
+  EXPECT_EQ(qwen_image_remove_resume_state(file.c_str()), QWEN_IMAGE_OK);
+  EXPECT_TRUE(std::filesystem::is_empty(folder.path()));
+  EXPECT_EQ(qwen_image_remove_resume_state(""), QWEN_IMAGE_OK) << "there is none";
+  EXPECT_EQ(qwen_image_remove_resume_state(nullptr), QWEN_IMAGE_USAGE);
 }
 
 struct Last {

@@ -1,40 +1,19 @@
-// What is asked of a model, for C. Values are checked by Pipeline::Check, but for pixels, which are copied
-// here.
+// What is asked of a model, for C. Values are checked by Pipeline::Check, but for pixels, whose sizes are
+// looked at as they are copied.
 #include <utility>
 
 #include "c_api/guard.h"
 #include "c_api/handles.h"
+#include "c_api/pixels.h"
 #include "qwen_image/image_file.h"
 
+using qwen_image::CopyImage;
+using qwen_image::CopyPixels;
 using qwen_image::ErrorKind;
 using qwen_image::Fail;
 using qwen_image::Guarded;
 using qwen_image::Need;
 using qwen_image::NeedText;
-
-namespace {
-
-// Copies [height, width, channels] bytes; the sizes are those that picture files may have.
-template <typename Pixels>
-Pixels CopyPixels(int64_t width, int64_t height, int64_t channels, const uint8_t* pixels) {
-  const qwen_image::ImageLimits limits;
-  const bool sides = width >= 1 && height >= 1 && width <= limits.max_side && height <= limits.max_side;
-  if (!sides || width * height > limits.max_pixels)
-    Fail(ErrorKind::kUsage, "a picture of {}x{} is not taken: sides from 1 to {} and {} pixels are", width,
-         height, limits.max_side, limits.max_pixels);
-  const uint8_t* begin = &Need(pixels, "pixels");
-  return {width, height, {begin, begin + channels * width * height}};
-}
-
-qwen_image::Image CopyImage(int64_t width, int64_t height, int channels, const uint8_t* pixels) {
-  if (channels != 3 && channels != 4)
-    Fail(ErrorKind::kUsage, "a picture of {} channels is not taken: 3 (RGB) and 4 (RGBA) are", channels);
-  auto image = CopyPixels<qwen_image::Image>(width, height, channels, pixels);
-  image.channels = channels;
-  return image;
-}
-
-}  // namespace
 
 qwen_image_status qwen_image_request_new(const char* prompt, qwen_image_request** request) {
   return Guarded([&] {

@@ -1,10 +1,14 @@
 // Settings by their names, for C.
+#include <fmt/ranges.h>
+
 #include <cmath>
+#include <cstring>
 
 #include "c_api/guard.h"
 #include "c_api/handles.h"
 #include "files/text.h"
 #include "options/json_form.h"
+#include "options/names.h"
 #include "options/text_form.h"
 
 using qwen_image::ErrorKind;
@@ -40,12 +44,38 @@ Json JsonOf(const Field& field, double value) {
   return value;
 }
 
+const char* KindName(const Field& field) {
+  using namespace qwen_image;
+  static const GenerateRequest kDefault;
+  return options::VisitValue(
+      field, kDefault,
+      options::ByType{
+          [](const std::string&) { return "text"; }, [](const std::optional<std::string>&) { return "text"; },
+          [](bool) { return "truth"; }, [](int64_t) { return "whole"; },
+          [](const std::optional<int64_t>&) { return "whole"; }, [](uint64_t) { return "seed"; },
+          [](double) { return "number"; }, [](const std::optional<double>&) { return "number"; },
+          [](const std::vector<double>&) { return "numbers"; },
+          [](GenerateRequest::Tiling) { return "choice"; }, [](const Margins&) { return "margins"; },
+          [](const std::filesystem::path&) { return "path"; },
+          [](const std::optional<InitialLatents>&) { return "latents"; },
+          [](const std::vector<Image>&) { return "pictures"; },
+          [](const std::optional<Image>&) { return "picture"; },
+          [](const std::optional<GreyImage>&) { return "mask"; }});
+}
+
 }  // namespace
 
 qwen_image_status qwen_image_request_set(qwen_image_request* request, const char* name, const char* value) {
+  return qwen_image_request_set_text(request, name, value,
+                                     value ? static_cast<int64_t>(std::strlen(value)) : 0);
+}
+
+qwen_image_status qwen_image_request_set_text(qwen_image_request* request, const char* name,
+                                              const char* value, int64_t size) {
   return Guarded([&] {
     const Field& field = NeedField(name);
-    const char* text = NeedText(value, "value");
+    if (size < 0) Fail(ErrorKind::kUsage, "{} has a size of {} bytes", name, size);
+    const std::string_view text(NeedText(value, "value"), static_cast<size_t>(size));
     qwen_image::options::SetFromText(field, text, name, Need(request, "request").request);
   });
 }
@@ -69,4 +99,17 @@ const char* qwen_image_setting_name(int64_t index) {
 const char* qwen_image_setting_help(int64_t index) {
   const Field* field = FieldAt(index);
   return field ? field->help : "";
+}
+
+const char* qwen_image_setting_kind(int64_t index) {
+  const Field* field = FieldAt(index);
+  return field ? KindName(*field) : "";
+}
+
+const char* qwen_image_setting_choices(int64_t index) {
+  const Field* field = FieldAt(index);
+  if (!field || !std::holds_alternative<GenerateRequest::Tiling GenerateRequest::*>(field->member)) return "";
+  static const std::string tilings =
+      fmt::format("{}", fmt::join(qwen_image::AllNames<GenerateRequest::Tiling>(), ", "));
+  return tilings.c_str();
 }

@@ -19,6 +19,7 @@ struct Freed {
 using OptionsHandle = std::unique_ptr<qwen_image_options, Freed<qwen_image_options_free>>;
 using PipelineHandle = std::unique_ptr<qwen_image_pipeline, Freed<qwen_image_pipeline_free>>;
 using RequestHandle = std::unique_ptr<qwen_image_request, Freed<qwen_image_request_free>>;
+using DrawingHandle = std::unique_ptr<qwen_image_drawing, Freed<qwen_image_drawing_free>>;
 using PictureHandle = std::unique_ptr<qwen_image_picture, Freed<qwen_image_picture_free>>;
 
 inline PipelineHandle Open(const char* model = kTiny) {
@@ -44,11 +45,12 @@ inline PictureHandle Draw(const PipelineHandle& pipeline, const RequestHandle& r
   return PictureHandle(picture);
 }
 
-inline std::vector<uint8_t> PixelsOf(const PictureHandle& picture) {
-  const uint8_t* pixels = qwen_image_picture_pixels(picture.get());
-  return {pixels, pixels + qwen_image_picture_channels(picture.get()) *
-                               qwen_image_picture_width(picture.get()) *
-                               qwen_image_picture_height(picture.get())};
+inline std::vector<uint8_t> PixelsOf(const qwen_image_picture* picture) {
+  const uint8_t* pixels = qwen_image_picture_pixels(picture);
+  return {pixels, pixels + qwen_image_picture_channels(picture) * qwen_image_picture_width(picture) *
+                               qwen_image_picture_height(picture)};
 }
+
+inline std::vector<uint8_t> PixelsOf(const PictureHandle& picture) { return PixelsOf(picture.get()); }
 
 }  // namespace qwen_image
