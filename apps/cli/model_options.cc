@@ -104,8 +104,10 @@ ModelFiles FindModel(ModelFiles named) {
   }
   std::error_code error;
   const fs::path program = ProgramFolder();
-  for (const fs::path& candidate : {program / "../../models/tiny",
-                                    program / "../share/qwen-image/models/tiny", fs::path("models/tiny")}) {
+  // Of a build, of an installed tree, of a Python package, of the folder where the user is.
+  for (const fs::path& candidate :
+       {program / "../../models/tiny", program / "../share/qwen-image/models/tiny",
+        program / "../models/tiny", fs::path("models/tiny")}) {
     if (!fs::exists(candidate / "model_index.json", error)) continue;
     named.model = candidate.lexically_normal();
     return named;

@@ -11,6 +11,8 @@
 
 from __future__ import annotations
 
+import inspect
+import json
 import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Callable, Iterable, Sequence, Union
@@ -18,12 +20,15 @@ from typing import TYPE_CHECKING, Any, Callable, Iterable, Sequence, Union
 import numpy as np
 from PIL import Image
 
-from . import _arguments, _core, _pixels, _settings
-from ._core import Defaults, Progress, __version__
+from . import _arguments, _core, _drawing, _pixels, _settings
+from ._core import Defaults, __version__
+from ._drawing import Progress
 from ._errors import BadInputError, CannotWriteError, Error, Interrupted, OutOfMemoryError, UsageError
+from ._library import call, text
 
 if TYPE_CHECKING:
-    PathLike = Union[str, "os.PathLike[str]"]
+    from ._core import PathLike
+
     AnyPicture = Union[PathLike, Image.Image, np.ndarray, "Picture"]
 
 __all__ = [
@@ -44,19 +49,20 @@ __all__ = [
 class Picture:
     """A drawn picture. numpy.asarray(picture) gives its array."""
 
-    def __init__(self, drawn: _core.Picture) -> None:
-        self.array: np.ndarray = drawn.array()
+    def __init__(self, drawn: _drawing.Drawn) -> None:
+        record = json.loads(drawn.record)
+        self.array: np.ndarray = drawn.array
         """uint8 [height, width, 3]; of a model that draws with alpha [height, width, 4]"""
         self.seed: int = drawn.seed
         self.settings: dict[str, Any] = {
-            "prompt": drawn.prompt,
-            "negative_prompt": drawn.negative_prompt,
-            "width": drawn.width,
-            "height": drawn.height,
+            "prompt": record["prompt"],
+            "negative_prompt": record["negative_prompt"],
+            "width": drawn.array.shape[1],
+            "height": drawn.array.shape[0],
             "steps": drawn.steps,
             "cfg": drawn.cfg,
             "seed": drawn.seed,
-            "strength": drawn.strength,
+            "strength": record.get("strength"),
         }
         """The request with every default filled in."""
         self.prompt_truncated: bool = drawn.prompt_truncated
@@ -70,8 +76,8 @@ class Picture:
         confidence (0 to 1), uncertainty (pixels). None without such a picture, or if it cannot be told."""
         self.steps_resumed: int = drawn.steps_resumed
         """Steps that an earlier run finished (resume_folder)."""
-        self._png_text: dict[str, str] = drawn.png_text
-        self._resume_file: Path = drawn.resume_file
+        self._record = drawn.record
+        self._resume_file = drawn.resume_file
 
     @property
     def width(self) -> int:
@@ -90,11 +96,12 @@ class Picture:
         """Writes a PNG that carries its settings, for `qwen-image generate --from`; never leaves a partial file."""
         if Path(_arguments.path(path, "path")).suffix.lower() not in (".png", ""):
             raise UsageError(f"{os.fspath(path)}: pictures are written as PNG; for others there is picture.image.save()")
-        _core.write_png(path, _pixels.pixels(self.array, "array"), self._png_text)
+        _core.write_png(path, _pixels.pixels(self.array, "array"), self._record)
 
     def remove_resume_state(self) -> None:
         """When the picture is safe, or not wanted any more: removes its run's state from resume_folder, if there is one."""
-        _core.remove_resume_state(self._resume_file)
+        if self._resume_file:
+            _core.remove_resume_state(self._resume_file)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
         array = self.array if dtype is None else self.array.astype(dtype, copy=False)
@@ -136,7 +143,8 @@ class Pipeline:
         prompt_cache: a folder where embeddings of prompts are kept for later processes. device: "cpu", or with MLX
         "gpu" or "mlx-cpu"; "auto" is a GPU where there is one, else the CPU.
         """
-        files = _core.ModelFiles()
+        if path is None and not (transformer or text_encoder or vae):
+            path = _default_model()
         parts = {
             "transformer": transformer,
             "text_encoder": text_encoder,
@@ -144,48 +152,41 @@ class Pipeline:
             "tokenizer": tokenizer,
             "vision_encoder": vision_encoder,
         }
-        if path is None and not (transformer or text_encoder or vae):
-            path = _default_model()
-        if path is not None:
-            files.model = _arguments.path(path, "path")
-        for name, part in parts.items():
-            if part is not None:
-                setattr(files, name, _arguments.path(part, name))
-        files.variant = "" if variant is None else _arguments.text(variant, "variant")
-        for file, scale in _arguments.loras(loras, "loras"):
-            files.add_lora(file, scale)
-        options = _core.PipelineOptions()
-        options.threads = _arguments.whole(threads, "threads", 0, _core.MAX_THREADS)
-        options.precision = _arguments.one_of(precision, "precision", _core.Precision.__members__)
-        options.device = _arguments.one_of(device, "device", _core.Device.__members__)
-        options.check_memory = _arguments.truth(check_memory, "check_memory")
-        if prompt_cache is not None:
-            options.prompt_cache = _arguments.path(prompt_cache, "prompt_cache")
-        self._pipeline = _core.Pipeline(files, options)
+        self._pipeline = _core.open_pipeline(
+            model=None if path is None else _arguments.path(path, "path"),
+            parts={name: _arguments.path(part, name) for name, part in parts.items() if part is not None},
+            variant="" if variant is None else _arguments.text(variant, "variant"),
+            loras=list(_arguments.loras(loras, "loras")),
+            threads=_arguments.whole(threads, "threads", 0, _core.MAX_THREADS),
+            precision=_arguments.one_of(precision, "precision", _core.PRECISIONS),
+            device=_arguments.one_of(device, "device", _core.DEVICES),
+            check_memory=_arguments.truth(check_memory, "check_memory"),
+            prompt_cache=None if prompt_cache is None else _arguments.path(prompt_cache, "prompt_cache"),
+        )
 
     @property
     def defaults(self) -> Defaults:
         """What is drawn where generate is not told."""
-        return self._pipeline.defaults
+        return _core.defaults_of(self._pipeline)
 
     @property
     def variant(self) -> str:
         """ "qwen-image", "edit", "edit-2509", "edit-2511", "2.1", "2.1-turbo"; empty where the files do not tell."""
-        return self._pipeline.variant
+        return text(call.pipeline_variant(self._pipeline.pointer))
 
     @property
     def edits(self) -> bool:
         """It can edit pictures (input_images)."""
-        return self._pipeline.edits
+        return bool(call.pipeline_edits(self._pipeline.pointer))
 
     @property
     def channels(self) -> int:
         """Of the pictures that it draws: 3, RGB, or 4, RGBA (unless a background is asked for)."""
-        return self._pipeline.channels
+        return int(call.pipeline_channels(self._pipeline.pointer))
 
     @property
     def threads(self) -> int:
-        return self._pipeline.threads
+        return int(call.pipeline_threads(self._pipeline.pointer))
 
     def generate(
         self,
@@ -235,9 +236,13 @@ class Pipeline:
         comes out of generate unchanged.
         """
         given = dict(locals())
-        request = _settings.request(given)
+        request = _settings.request(given, _OPTIONAL)
         on_progress, on_preview = _arguments.callback(progress, "progress"), _arguments.callback(preview, "preview")
-        return Picture(self._pipeline.generate(request, on_progress, on_preview))
+        return Picture(_drawing.draw(self._pipeline, request, on_progress, on_preview))
 
     def __repr__(self) -> str:
         return f"<qwen_image.Pipeline {self.variant or 'of unknown kind'}, {self.threads} threads>"
+
+
+# Settings for which None stands for what the model or the library has.
+_OPTIONAL = {name for name, it in inspect.signature(Pipeline.generate).parameters.items() if it.default is None}

@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
-from typing import Any, Mapping
+from typing import Any, Callable, Container, Mapping
 
 import numpy as np
 from PIL import Image
 
 from . import _arguments, _core, _pixels
+from ._library import Handle, call
 
 
 def _seed(value: Any, name: str) -> int:
     return _arguments.whole(value, name, 0, 2**64 - 1)
 
 
-def _tiling(value: Any, name: str) -> _core.Tiling:
-    return _arguments.one_of(value, name, _core.Tiling.__members__)
+def _choice(value: Any, name: str) -> str:
+    return str(_arguments.one_of(value, name, {choice: choice for choice in _core.SETTINGS[name].choices}))
+
+
+def _path(value: Any, name: str) -> bytes:
+    return os.fsencode(_arguments.path(value, name))
 
 
 def _floats(value: Any, name: str) -> np.ndarray:
@@ -34,30 +40,81 @@ def _pictures(value: Any, name: str) -> list[np.ndarray]:
     return [_pixels.pixels(picture, f"{name}[{i}]") for i, picture in enumerate(several)]
 
 
-# By what _core.SETTINGS calls them.
-_CONVERT = {
+# By what the library calls their kinds.
+_CONVERT: dict[str, Callable[[Any, str], Any]] = {
     "text": _arguments.text,
     "truth": _arguments.truth,
     "whole": _arguments.whole,
     "seed": _seed,
     "number": _arguments.number,
-    "numbers_of": _arguments.numbers_of,
-    "tiling": _tiling,
+    "numbers": _arguments.numbers_of,
+    "choice": _choice,
     "margins": _arguments.margins,
-    "path": _arguments.path,
-    "floats": _floats,
+    "path": _path,
+    "latents": _floats,
     "picture": _pixels.pixels,
     "pictures": _pictures,
     "mask": _pixels.grey,
 }
 
 
-def request(given: Mapping[str, Any]) -> _core.Request:
-    """`given` holds every setting by its name."""
-    made = _core.Request()
-    for name, kind in _core.SETTINGS.items():
-        value = given[name]
-        if value is None and kind.endswith("?"):
+def _set_sigmas(request: Any, sigmas: list[float]) -> None:
+    call.request_set_sigmas(request, (ctypes.c_double * len(sigmas))(*sigmas), len(sigmas))
+
+
+def _set_outpaint(request: Any, margins: list[int]) -> None:
+    call.request_set_outpaint(request, *margins)
+
+
+def _set_latents(request: Any, array: np.ndarray) -> None:
+    shape = (ctypes.c_int64 * array.ndim)(*array.shape)
+    call.request_set_latents(request, shape, array.ndim, array.ctypes.data_as(ctypes.POINTER(ctypes.c_float)))
+
+
+def _set_init_image(request: Any, array: np.ndarray) -> None:
+    height, width, channels = array.shape
+    call.request_set_init_pixels(request, width, height, channels, _core.bytes_of(array))
+
+
+def _set_input_images(request: Any, arrays: list[np.ndarray]) -> None:
+    for array in arrays:
+        height, width, channels = array.shape
+        call.request_add_input_pixels(request, width, height, channels, _core.bytes_of(array))
+
+
+def _set_mask(request: Any, array: np.ndarray) -> None:
+    height, width = array.shape
+    call.request_set_mask(request, width, height, _core.bytes_of(array))
+
+
+# The library has functions of their own for these; all others are given to it as text.
+_SET: dict[str, Callable[[Any, Any], None]] = {
+    "sigmas": _set_sigmas,
+    "outpaint": _set_outpaint,
+    "latents": _set_latents,
+    "input_images": _set_input_images,
+    "init_image": _set_init_image,
+    "mask": _set_mask,
+}
+
+
+def _written(value: Any) -> bytes:
+    if isinstance(value, bytes):
+        return value
+    return value.encode() if isinstance(value, str) else str(value).lower().encode()  # "true", "2.5"
+
+
+def request(given: Mapping[str, Any], optional: Container[str]) -> Handle:
+    """`given` holds every setting by its name. For the `optional` ones None stands for what the library has."""
+    made = Handle("request")
+    call.request_new(b"", ctypes.byref(made.pointer))
+    for name, setting in _core.SETTINGS.items():
+        if given[name] is None and name in optional:
             continue
-        setattr(made, name, _CONVERT[kind.rstrip("?")](value, name))
+        value = _CONVERT[setting.kind](given[name], name)
+        if name in _SET:
+            _SET[name](made.pointer, value)
+        else:
+            written = _written(value)
+            call.request_set_text(made.pointer, name.encode(), written, len(written))
     return made

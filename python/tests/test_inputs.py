@@ -57,7 +57,7 @@ class Inputs(ModuleTest):
         array[..., :3] = self.picture.array
         array[:, :, 3] = np.arange(64) * 4
         path = self.folder / "clear.png"
-        _core.write_png(path, array, {"prompt": "x"})
+        _core.write_png(path, array, "{}")
         np.testing.assert_array_equal(np.asarray(Image.open(path)), array)
         self.assertEqual(Image.open(path).mode, "RGBA")
         np.testing.assert_array_equal(_pixels.pixels(Image.fromarray(array), "x"), array)

@@ -160,7 +160,7 @@ TEST(PythonForm, PositionsDoNotMove) {
                                                       "        cfg: float | None = None,\n"
                                                       "        seed: int = 0,\n"
                                                       "        *,\n"));
-  EXPECT_THAT(PythonStubs(), HasSubstr("    vae_tiling: Tiling\n"));
+  EXPECT_THAT(PythonParameters(), HasSubstr("        vae_tiling: str = \"auto\",\n"));
 }
 
 }  // namespace

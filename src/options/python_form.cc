@@ -9,67 +9,50 @@
 namespace qwen_image::options {
 namespace {
 
+// Of a parameter of Pipeline.generate.
 struct PythonType {
-  const char* kind;           // see PythonKindOf
-  std::string parameter;      // its annotation in Pipeline.generate
-  std::string default_value;  // there
-  std::string stub;           // its annotation in _core.pyi
+  std::string annotation;
+  std::string default_value;
 };
 
 std::string BoolText(bool value) { return value ? "True" : "False"; }
 
 PythonType TypeOf(const Field& field) {
   static const GenerateRequest kDefault;
+  const auto or_none = [](const char* type) -> PythonType {
+    return {fmt::format("{} | None", type), "None"};
+  };
   return VisitValue(field, kDefault,
-                    ByType{[](const std::string& v) -> PythonType {
-                             return v.empty() ? PythonType{"text?", "str | None", "None", "str"}
-                                              : PythonType{"text", "str", fmt::format("\"{}\"", v), "str"};
+                    ByType{[&](const std::string& v) {
+                             return v.empty() ? or_none("str") : PythonType{"str", fmt::format("\"{}\"", v)};
                            },
-                           [](const std::optional<std::string>&) -> PythonType {
-                             return {"text?", "str | None", "None", "Optional[str]"};
-                           },
+                           [&](const std::optional<std::string>&) { return or_none("str"); },
                            [](bool v) -> PythonType {
-                             return {"truth", "bool", BoolText(v), "bool"};
+                             return {"bool", BoolText(v)};
                            },
                            [](int64_t v) -> PythonType {
-                             return {"whole", "int", fmt::format("{}", v), "int"};
+                             return {"int", fmt::format("{}", v)};
                            },
-                           [](const std::optional<int64_t>&) -> PythonType {
-                             return {"whole?", "int | None", "None", "Optional[int]"};
-                           },
+                           [&](const std::optional<int64_t>&) { return or_none("int"); },
                            [](uint64_t v) -> PythonType {
-                             return {"seed", "int", fmt::format("{}", v), "int"};
+                             return {"int", fmt::format("{}", v)};
                            },
                            [](double v) -> PythonType {
-                             return {"number", "float", fmt::format("{:.1f}", v), "float"};
+                             return {"float", fmt::format("{:.1f}", v)};
                            },
-                           [](const std::optional<double>&) -> PythonType {
-                             return {"number?", "float | None", "None", "Optional[float]"};
-                           },
-                           [](const std::vector<double>&) -> PythonType {
-                             return {"numbers_of?", "Sequence[float] | None", "None", "list[float]"};
-                           },
+                           [&](const std::optional<double>&) { return or_none("float"); },
+                           [&](const std::vector<double>&) { return or_none("Sequence[float]"); },
                            [](GenerateRequest::Tiling v) -> PythonType {
-                             return {"tiling", "str", fmt::format("\"{}\"", NameOf(v)), "Tiling"};
+                             return {"str", fmt::format("\"{}\"", NameOf(v))};
                            },
-                           [](const Margins&) -> PythonType {
-                             return {"margins?", "tuple[int, int, int, int] | None", "None", "Sequence[int]"};
-                           },
-                           [](const std::filesystem::path&) -> PythonType {
-                             return {"path?", "PathLike | None", "None", "_Path"};
-                           },
-                           [](const std::optional<InitialLatents>&) -> PythonType {
-                             return {"floats?", "np.ndarray | None", "None", "np.ndarray"};
-                           },
+                           [&](const Margins&) { return or_none("tuple[int, int, int, int]"); },
+                           [&](const std::filesystem::path&) { return or_none("PathLike"); },
+                           [&](const std::optional<InitialLatents>&) { return or_none("np.ndarray"); },
                            [](const std::vector<Image>&) -> PythonType {
-                             return {"pictures", "Sequence[AnyPicture]", "()", "Sequence[np.ndarray]"};
+                             return {"Sequence[AnyPicture]", "()"};
                            },
-                           [](const std::optional<Image>&) -> PythonType {
-                             return {"picture?", "AnyPicture | None", "None", "np.ndarray"};
-                           },
-                           [](const std::optional<GreyImage>&) -> PythonType {
-                             return {"mask?", "AnyPicture | None", "None", "np.ndarray"};
-                           }});
+                           [&](const std::optional<Image>&) { return or_none("AnyPicture"); },
+                           [&](const std::optional<GreyImage>&) { return or_none("AnyPicture"); }});
 }
 
 // These may be given without their names, in this order, which no later option may change.
@@ -79,14 +62,10 @@ constexpr const char* kPositional[] = {"prompt", "negative_prompt", "width", "he
 std::string ParameterOf(const Field& field) {
   const PythonType type = TypeOf(field);
   if (field.name == std::string_view("prompt")) return "        prompt: str,\n";
-  return fmt::format("        {}: {} = {},\n", field.name, type.parameter, type.default_value);
+  return fmt::format("        {}: {} = {},\n", field.name, type.annotation, type.default_value);
 }
 
 }  // namespace
-
-std::string PythonKindOf(const Field& field) {
-  return field.name == std::string_view("prompt") ? "text" : TypeOf(field).kind;
-}
 
 std::string PythonParameters() {
   std::string text;
@@ -97,12 +76,6 @@ std::string PythonParameters() {
                                 std::string_view(field.name)) != std::end(kPositional);
     if (!done && !field.not_in.python) text += ParameterOf(field);
   }
-  return text;
-}
-
-std::string PythonStubs() {
-  std::string text;
-  for (const Field& field : Fields()) text += fmt::format("    {}: {}\n", field.name, TypeOf(field).stub);
   return text;
 }
 

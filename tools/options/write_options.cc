@@ -31,8 +31,7 @@ std::vector<Place> Places() {
           in_document("docs/server.md", "fields", ServerTable()),
           in_document("docs/server.md", "OpenAI's", OpenAiList()),
           in_document("docs/library.md", "keywords", PythonList()),
-          {"python/qwen_image/__init__.py", begin, end, PythonParameters()},
-          {"python/qwen_image/_core.pyi", begin, end, PythonStubs()}};
+          {"python/qwen_image/__init__.py", begin, end, PythonParameters()}};
 }
 
 // `contents` with the text of a place; empty: the place is not there.

@@ -1,5 +1,5 @@
 # shellcheck shell=bash
-# Writes what is made from the declarations of settings: tables in docs/, Python's signature and stubs.
+# Writes what is made from the declarations of settings: tables in docs/, Python's signature.
 
 run_options() {
   need "${build_packages[@]}" "${test_packages[@]}"
