@@ -1,16 +1,12 @@
 """`python -m qwen_image …` and `qwen-image …`: the program itself, which lies in the package, in the place of Python."""
 
 import os
-import signal
 import sys
 from pathlib import Path
 
 
 def main() -> None:
     program = Path(__file__).parent / "bin" / "qwen-image"
-    # Python ignores these, and what is ignored stays so in the next program.
-    for name in ("SIGPIPE", "SIGXFSZ"):
-        signal.signal(getattr(signal, name), signal.SIG_DFL)
     try:
         os.execv(program, ["qwen-image", *sys.argv[1:]])
     except OSError as error:
