@@ -81,11 +81,11 @@ class Picture:
 
     @property
     def width(self) -> int:
-        return self.array.shape[1]
+        return int(self.array.shape[1])
 
     @property
     def height(self) -> int:
-        return self.array.shape[0]
+        return int(self.array.shape[0])
 
     @property
     def image(self) -> Image.Image:

@@ -68,7 +68,7 @@ def open_pipeline(
     if "\0" in variant:
         raise UsageError("variant holds a NUL character, which no name of a variant does")
     options, pipeline = Handle("options"), Handle("pipeline")
-    call.options_new(ctypes.byref(options.pointer))
+    call.options_new(options.pointer)
     for name, path in parts.items():
         call.options_set_part(options.pointer, _PARTS[name], os.fsencode(path))
     call.options_set_variant(options.pointer, variant.encode())
@@ -81,13 +81,13 @@ def open_pipeline(
     if prompt_cache is not None:
         call.options_set_prompt_cache(options.pointer, os.fsencode(prompt_cache))
     file = None if model is None else os.fsencode(model)
-    call.pipeline_open(file, options.pointer, ctypes.byref(pipeline.pointer))
+    call.pipeline_open(file, options.pointer, pipeline.pointer)
     return pipeline
 
 
 def defaults_of(pipeline: Handle) -> Defaults:
     width, height, steps, cfg = ctypes.c_int64(), ctypes.c_int64(), ctypes.c_int64(), ctypes.c_double()
-    call.pipeline_defaults(pipeline.pointer, *map(ctypes.byref, (width, height, steps, cfg)))
+    call.pipeline_defaults(pipeline.pointer, width, height, steps, cfg)
     negative_prompt = text(call.pipeline_negative_prompt(pipeline.pointer))
     lightning = bool(call.pipeline_lightning(pipeline.pointer))
     return Defaults(width.value, height.value, steps.value, cfg.value, negative_prompt, lightning)
@@ -100,7 +100,7 @@ def bytes_of(array: np.ndarray) -> Any:
 
 def _read(function: Callable[..., None], *arguments: Any) -> np.ndarray:
     picture = Handle("picture")
-    function(*arguments, ctypes.byref(picture.pointer))
+    function(*arguments, picture.pointer)
     return pixels_of(picture.pointer)
 
 

@@ -58,7 +58,7 @@ def pixels_of(picture: Any) -> np.ndarray:
 
 def _drawn(picture: Any) -> Drawn:
     seconds = [ctypes.c_double() for _ in _STAGES]
-    call.picture_seconds(picture, *map(ctypes.byref, seconds))
+    call.picture_seconds(picture, *seconds)
     alignment = call.picture_alignment(picture)
     file = call.picture_resume_file(picture)
     return Drawn(
@@ -89,14 +89,14 @@ class _Drawings:
             self._running.add(drawing)
 
     def end(self, drawing: Handle) -> None:
-        """Does not come back when Python has ended: nobody wants to read what a daemon thread raises then."""
+        """On a daemon thread it does not come back when Python has ended: nobody wants to read what is raised then."""
         try:
             drawing.free()
         finally:  # whoever is impatient presses Ctrl-C again
             with self._changed:
                 self._running.discard(drawing)
                 self._changed.notify_all()
-                while self.ending:
+                while self.ending and threading.current_thread().daemon:
                     self._changed.wait()
 
     def stop_all(self) -> None:
@@ -121,9 +121,9 @@ def draw(
     drawing = Handle("drawing")
     try:
         _drawings.begin(drawing)
-        call.drawing_start(pipeline.pointer, request.pointer, events, ctypes.byref(drawing.pointer))
+        call.drawing_start(pipeline.pointer, request.pointer, events, drawing.pointer)
         while not _drawings.ending:
-            call.drawing_next(drawing.pointer, _LOOK, ctypes.byref(event))
+            call.drawing_next(drawing.pointer, _LOOK, event)
             if event.value == _PROGRESS and on_progress:
                 told = call.drawing_progress(drawing.pointer)[0]
                 on_progress(Progress(_STAGES[told.stage], told.step, told.steps, told.fraction))

@@ -107,7 +107,7 @@ def _written(value: Any) -> bytes:
 def request(given: Mapping[str, Any], optional: Container[str]) -> Handle:
     """`given` holds every setting by its name. For the `optional` ones None stands for what the library has."""
     made = Handle("request")
-    call.request_new(b"", ctypes.byref(made.pointer))
+    call.request_new(b"", made.pointer)
     for name, setting in _core.SETTINGS.items():
         if given[name] is None and name in optional:
             continue

@@ -304,13 +304,15 @@ class Threads(ModuleTest):
 
     def test_python_may_end_while_a_daemon_draws(self):
         result = self.run_python(
-            "import threading, qwen_image\n"
+            "import atexit, threading\n"
+            "atexit.register(lambda: print(len(qwen_image._drawing._drawings._running), 'go on'))  # behind the module's own\n"
+            "import qwen_image\n"
             "pipeline, begun = qwen_image.Pipeline(), threading.Event()\n"
             "draw = lambda: pipeline.generate('a', steps=1000, progress=lambda p: begun.set())\n"
             "threading.Thread(target=draw, daemon=True).start()\n"
             "begun.wait()\n"
         )
-        self.assertEqual((result.returncode, result.stderr), (0, ""))
+        self.assertEqual((result.returncode, result.stdout, result.stderr), (0, "0 go on\n", ""))
 
     def test_a_model_that_is_cut_while_in_use_is_an_error(self):
         result = self.run_python(

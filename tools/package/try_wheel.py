@@ -82,8 +82,14 @@ class Trial:
 
     def try_server(self) -> None:
         command = [str(self.python), "-m", "qwen_image", "serve", "--port=0"]
-        pipe = subprocess.PIPE
-        server = subprocess.Popen(command, cwd=self.folder, env=self.environment, stdout=pipe, stderr=subprocess.STDOUT, text=True)
+        server = subprocess.Popen(
+            command,
+            cwd=self.folder,
+            env=self.environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
         try:
             address = ""
             for line in server.stdout:

@@ -11,10 +11,10 @@ if grep -qs '^VERSION_CODENAME=bookworm' /etc/os-release; then boost_package=lib
 build_packages=(g++ cmake ninja-build pkg-config libhwy-dev nlohmann-json3-dev libcli11-dev libfmt-dev
   libutf8proc-dev libpng-dev libjpeg-dev libwebp-dev libzip-dev libxxhash-dev libcurl4-openssl-dev libssl-dev
   "$boost_package")
-test_packages=(libgtest-dev libgmock-dev curl pybind11-dev python3-dev python3-numpy python3-pil python3-selenium chromium
+test_packages=(libgtest-dev libgmock-dev curl python3-numpy python3-pil python3-selenium chromium
   chromium-driver)
 bench_packages=(libbenchmark-dev libgtest-dev libgmock-dev)
-python_packages=(python3 python3-venv python3-dev)
+python_packages=(python3 python3-venv)
 
 is_installed() {
   # dpkg-query prints a line for each architecture that it knows the package for

@@ -64,18 +64,17 @@ parity_cases() {
     --work "$project/build/parity" "$@"
   [ $# -eq 0 ] || return 0
   "$venv/bin/python" "$project/tools/reference/hub_check.py" "$project/build/release/qwen-image"
-  check_wheel
+  check_pip_install
   requirements openai
   "$venv/bin/python" "$project/tools/server/openai_check.py" "$project/build/release/qwen-image"
 }
 
 # pip install . as a user would, and the module's tests with what that brings.
-check_wheel() {
-  local fresh=$project/build/wheel_venv
+check_pip_install() {
+  local fresh=$project/build/pip_venv
   say "pip install . in a fresh environment"
   rm -rf "$fresh"
   python3 -m venv "$fresh"
   "$fresh/bin/pip" install -q "$project"
-  (cd "$fresh" && QWEN_IMAGE_PROGRAM=$project/build/release/qwen-image \
-    "$fresh/bin/python" -m unittest discover -s "$project/python/tests")
+  (cd "$fresh" && QWEN_IMAGE_PROGRAM=$fresh/bin/qwen-image "$fresh/bin/python" -m unittest discover -s "$project/python/tests")
 }
