@@ -20,14 +20,14 @@ from typing import TYPE_CHECKING, Any, Callable, Iterable, Sequence, Union
 import numpy as np
 from PIL import Image
 
-from . import _arguments, _core, _drawing, _pixels, _settings
-from ._core import Defaults, __version__
+from . import _arguments, _drawing, _models, _pixels, _settings
 from ._drawing import Progress
 from ._errors import BadInputError, CannotWriteError, Error, Interrupted, OutOfMemoryError, UsageError
 from ._library import call, text
+from ._models import Defaults, __version__
 
 if TYPE_CHECKING:
-    from ._core import PathLike
+    from ._models import PathLike
 
     AnyPicture = Union[PathLike, Image.Image, np.ndarray, "Picture"]
 
@@ -96,12 +96,12 @@ class Picture:
         """Writes a PNG that carries its settings, for `qwen-image generate --from`; never leaves a partial file."""
         if Path(_arguments.path(path, "path")).suffix.lower() not in (".png", ""):
             raise UsageError(f"{os.fspath(path)}: pictures are written as PNG; for others there is picture.image.save()")
-        _core.write_png(path, _pixels.pixels(self.array, "array"), self._record)
+        _models.write_png(path, _pixels.pixels(self.array, "array"), self._record)
 
     def remove_resume_state(self) -> None:
         """When the picture is safe, or not wanted any more: removes its run's state from resume_folder, if there is one."""
         if self._resume_file:
-            _core.remove_resume_state(self._resume_file)
+            _models.remove_resume_state(self._resume_file)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
         array = self.array if dtype is None else self.array.astype(dtype, copy=False)
@@ -152,14 +152,14 @@ class Pipeline:
             "tokenizer": tokenizer,
             "vision_encoder": vision_encoder,
         }
-        self._pipeline = _core.open_pipeline(
+        self._pipeline = _models.open_pipeline(
             model=None if path is None else _arguments.path(path, "path"),
             parts={name: _arguments.path(part, name) for name, part in parts.items() if part is not None},
             variant="" if variant is None else _arguments.text(variant, "variant"),
             loras=list(_arguments.loras(loras, "loras")),
-            threads=_arguments.whole(threads, "threads", 0, _core.MAX_THREADS),
-            precision=_arguments.one_of(precision, "precision", _core.PRECISIONS),
-            device=_arguments.one_of(device, "device", _core.DEVICES),
+            threads=_arguments.whole(threads, "threads", 0, _models.MAX_THREADS),
+            precision=_arguments.one_of(precision, "precision", _models.PRECISIONS),
+            device=_arguments.one_of(device, "device", _models.DEVICES),
             check_memory=_arguments.truth(check_memory, "check_memory"),
             prompt_cache=None if prompt_cache is None else _arguments.path(prompt_cache, "prompt_cache"),
         )
@@ -167,7 +167,7 @@ class Pipeline:
     @property
     def defaults(self) -> Defaults:
         """What is drawn where generate is not told."""
-        return _core.defaults_of(self._pipeline)
+        return _models.defaults_of(self._pipeline)
 
     @property
     def variant(self) -> str:

@@ -6,7 +6,7 @@ import ctypes
 import os
 from ctypes import POINTER, c_char_p, c_double, c_float, c_int, c_int64, c_uint8, c_uint64, c_void_p
 from pathlib import Path
-from typing import Any
+from typing import Any, Callable
 
 from . import _errors
 
@@ -145,9 +145,12 @@ class Handle:
     def __init__(self, kind: str) -> None:
         self.pointer = c_void_p()
         self._free = getattr(call, f"{kind}_free")
+        self._process = os.getpid()
 
-    def __del__(self) -> None:
-        self._free(self.pointer)
+    def __del__(self, process: Callable[[], int] = os.getpid) -> None:
+        # The child of a fork has no threads that could be ended.
+        if process() == self._process:
+            self._free(self.pointer)
 
     def free(self) -> None:
         """Already now."""

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from PIL import Image, ImageOps
 
-from . import _core
+from . import _models
 from ._errors import UsageError
 
 _PNG_MODES = ("1", "L", "LA", "P", "RGBA")
@@ -65,11 +65,11 @@ def _high_bytes(image: Image.Image) -> Image.Image:
 def pixels(picture: Any, name: str) -> np.ndarray:
     """uint8 [height, width, 3], or 4 with alpha. Pillow images are taken as the file reader would: the right way up."""
     if isinstance(picture, (str, os.PathLike)):
-        return _core.read_image(picture)
+        return _models.read_image(picture)
     if isinstance(picture, Image.Image):
         image = _upright(picture)
         if _wants_reader(image):
-            return _core.decode_image(_png(image), name)
+            return _models.decode_image(_png(image), name)
         return np.array(image.convert("RGB"))
     if hasattr(picture, "__array__"):
         return _checked(np.asarray(picture), name, channels=True)
@@ -79,12 +79,12 @@ def pixels(picture: Any, name: str) -> np.ndarray:
 def grey(mask: Any, name: str) -> np.ndarray:
     """uint8 [height, width]; white is redrawn."""
     if isinstance(mask, (str, os.PathLike)):
-        return _core.read_mask(mask)
+        return _models.read_mask(mask)
     if isinstance(mask, Image.Image):
         image = _upright(mask)
         if not _wants_reader(image):
             image = image.convert("RGB")
-        return _core.decode_mask(_png(image), name)
+        return _models.decode_mask(_png(image), name)
     if hasattr(mask, "__array__"):
         array = np.asarray(mask)
         if array.dtype == np.bool_:

@@ -9,7 +9,7 @@ from typing import Any, Callable, Container, Mapping
 import numpy as np
 from PIL import Image
 
-from . import _arguments, _core, _pixels
+from . import _arguments, _models, _pixels
 from ._library import Handle, call
 
 
@@ -18,7 +18,7 @@ def _seed(value: Any, name: str) -> int:
 
 
 def _choice(value: Any, name: str) -> str:
-    return str(_arguments.one_of(value, name, {choice: choice for choice in _core.SETTINGS[name].choices}))
+    return str(_arguments.one_of(value, name, {choice: choice for choice in _models.SETTINGS[name].choices}))
 
 
 def _path(value: Any, name: str) -> bytes:
@@ -73,18 +73,18 @@ def _set_latents(request: Any, array: np.ndarray) -> None:
 
 def _set_init_image(request: Any, array: np.ndarray) -> None:
     height, width, channels = array.shape
-    call.request_set_init_pixels(request, width, height, channels, _core.bytes_of(array))
+    call.request_set_init_pixels(request, width, height, channels, _models.bytes_of(array))
 
 
 def _set_input_images(request: Any, arrays: list[np.ndarray]) -> None:
     for array in arrays:
         height, width, channels = array.shape
-        call.request_add_input_pixels(request, width, height, channels, _core.bytes_of(array))
+        call.request_add_input_pixels(request, width, height, channels, _models.bytes_of(array))
 
 
 def _set_mask(request: Any, array: np.ndarray) -> None:
     height, width = array.shape
-    call.request_set_mask(request, width, height, _core.bytes_of(array))
+    call.request_set_mask(request, width, height, _models.bytes_of(array))
 
 
 # The library has functions of their own for these; all others are given to it as text.
@@ -108,7 +108,7 @@ def request(given: Mapping[str, Any], optional: Container[str]) -> Handle:
     """`given` holds every setting by its name. For the `optional` ones None stands for what the library has."""
     made = Handle("request")
     call.request_new(b"", made.pointer)
-    for name, setting in _core.SETTINGS.items():
+    for name, setting in _models.SETTINGS.items():
         if given[name] is None and name in optional:
             continue
         value = _CONVERT[setting.kind](given[name], name)

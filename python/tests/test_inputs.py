@@ -9,7 +9,7 @@ import numpy as np
 import qwen_image
 from case import ModuleTest
 from PIL import Image, ImageOps
-from qwen_image import _core, _pixels
+from qwen_image import _models, _pixels
 
 
 class Inputs(ModuleTest):
@@ -44,7 +44,7 @@ class Inputs(ModuleTest):
                 continue
             with self.subTest(file=path.name):
                 image = ImageOps.exif_transpose(Image.open(path))
-                array = _core.read_image(path)
+                array = _models.read_image(path)
                 self.assertEqual(array.shape[2] == 4, "A" in image.mode or "transparency" in image.info)
                 if array.shape[2] == 4:
                     with_alpha += 1
@@ -57,7 +57,7 @@ class Inputs(ModuleTest):
         array[..., :3] = self.picture.array
         array[:, :, 3] = np.arange(64) * 4
         path = self.folder / "clear.png"
-        _core.write_png(path, array, "{}")
+        _models.write_png(path, array, "{}")
         np.testing.assert_array_equal(np.asarray(Image.open(path)), array)
         self.assertEqual(Image.open(path).mode, "RGBA")
         np.testing.assert_array_equal(_pixels.pixels(Image.fromarray(array), "x"), array)

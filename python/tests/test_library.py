@@ -8,7 +8,7 @@ from ctypes import POINTER, c_char_p, c_double, c_float, c_int, c_int64, c_uint8
 from pathlib import Path
 
 import qwen_image
-from qwen_image import _core, _library
+from qwen_image import _library, _models
 
 HEADER = Path(__file__).resolve().parents[2] / "include/qwen_image/c_api.h"
 
@@ -59,9 +59,9 @@ class Library(unittest.TestCase):
 
     def test_numbers_are_those_of_the_header(self):
         numbers = dict(re.findall(r"QWEN_IMAGE_(\w+) = (\d+)", HEADER.read_text(encoding="utf-8")))
-        for name, number in _core.PRECISIONS.items():
+        for name, number in _models.PRECISIONS.items():
             self.assertEqual(number, int(numbers[name.upper()]))
-        for name, number in _core.DEVICES.items():
+        for name, number in _models.DEVICES.items():
             self.assertEqual(number, int(numbers["DEVICE_" + name.upper().replace("-", "_")]))
 
     def test_a_function_that_is_not_declared_is_an_error(self):
@@ -71,7 +71,7 @@ class Library(unittest.TestCase):
 
     def test_generate_takes_every_setting(self):
         parameters = set(inspect.signature(qwen_image.Pipeline.generate).parameters)
-        self.assertEqual(parameters, set(_core.SETTINGS) | {"self", "progress", "preview"})
+        self.assertEqual(parameters, set(_models.SETTINGS) | {"self", "progress", "preview"})
 
 
 if __name__ == "__main__":

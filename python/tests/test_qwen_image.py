@@ -314,6 +314,21 @@ class Threads(ModuleTest):
         )
         self.assertEqual((result.returncode, result.stdout, result.stderr), (0, "0 go on\n", ""))
 
+    def test_a_child_cannot_draw_but_ends_well(self):
+        result = self.run_python(
+            "import os, qwen_image\n"
+            "pipeline = qwen_image.Pipeline()\n"
+            "child = os.fork()\n"
+            "try:\n"
+            "    pipeline.generate('a', steps=1)\n"
+            "except qwen_image.UsageError as error:\n"
+            "    print(error, flush=True)\n"
+            "if child:\n"
+            "    print('it ended with', os.waitpid(child, 0)[1])\n"
+        )
+        self.assertIn("before the process forked", result.stdout)
+        self.assertIn("it ended with 0\n", result.stdout, result.stderr)
+
     def test_a_model_that_is_cut_while_in_use_is_an_error(self):
         result = self.run_python(
             "import os, shutil, tempfile, qwen_image\n"
