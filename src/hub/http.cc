@@ -4,9 +4,11 @@
 
 #include <algorithm>
 #include <exception>
+#include <utility>
 
 #include "core/fail.h"
 #include "files/text.h"
+#include "hub/certificates.h"
 
 namespace qwen_image::hub {
 namespace {
@@ -58,6 +60,7 @@ void InitializeCurl() {
 struct HttpClient::State {
   CURL* curl = nullptr;
   std::function<bool()> stopped;
+  bool certificates_set = false;
   // Of the request under way:
   const Sink* sink = nullptr;
   HttpHead head;
@@ -73,6 +76,7 @@ struct HttpClient::State {
   }
 
   void SetForAllRequests();
+  void SetCertificates();
   void SetForRequest(const HttpRequest& request, curl_slist* headers);
 
   static size_t OnHeader(const char* data, size_t size, size_t count, void* self);
@@ -135,8 +139,18 @@ void HttpClient::State::SetForAllRequests() {
   Set(CURLOPT_XFERINFODATA, static_cast<void*>(this));
 }
 
+// When they are needed first: a local server without https is no reason to look for them.
+void HttpClient::State::SetCertificates() {
+  if (std::exchange(certificates_set, true)) return;
+  const Certificates found = FindCertificates();
+  Set(CURLOPT_CAINFO, found.file.empty() ? nullptr : found.file.c_str());
+  Set(CURLOPT_CAPATH, found.folder.empty() ? nullptr : found.folder.c_str());
+}
+
 void HttpClient::State::SetForRequest(const HttpRequest& request, curl_slist* headers) {
   Set(CURLOPT_URL, request.url.c_str());
+  // An open address may lead to an encrypted one, where libcurl's own place of certificates will do.
+  if (request.url.starts_with("https:")) SetCertificates();
   // An encrypted address must not redirect to an open one.
   Set(CURLOPT_REDIR_PROTOCOLS_STR, request.url.starts_with("https:") ? "https" : "http,https");
   Set(CURLOPT_HTTPHEADER, headers);
