@@ -17,6 +17,7 @@
 namespace qwen_image::cli {
 
 struct DebugOptions;
+struct Program;
 
 // Where the value of an option goes. A bool* is a flag; lists may be given several times.
 using OptionTarget =
@@ -60,6 +61,7 @@ Option NamedOption(std::string names, std::optional<Value>& target, std::string 
 struct Session {
   const DebugOptions& debug;
   const CancelFlag& cancel;
+  const Program& program;
 };
 
 struct Command {
@@ -77,12 +79,14 @@ OptionList operator+(OptionList list, OptionList more);
 Command BenchCommand();
 Command BisectCommand();
 Command CompareCommand();
+Command CompletionsCommand();
 Command ConvertCommand();
 Command DevicesCommand();
 Command DoctorCommand();
 Command EditCommand();
 Command GenerateCommand();
 Command InspectCommand();
+Command ManCommand();
 Command PullCommand();
 Command SelftestCommand();
 Command ServeCommand();

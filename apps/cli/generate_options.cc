@@ -57,6 +57,7 @@ Option OptionOf(const Field& field, GenerateOptions& o) {
                 .may_be_empty = field.command_line.may_be_empty};
   if (options::IsData(field)) {
     option.target = [&field, &o](const std::string& text) { o.files[field.name].emplace_back(text); };
+    option.type = "FILE";
     option.repeated = std::holds_alternative<std::vector<Image> GenerateRequest::*>(field.member);
   }
   if (const auto* flag = std::get_if<bool GenerateRequest::*>(&field.member)) {

@@ -68,7 +68,7 @@ Program TheProgram(DebugOptions& debug) {
       .options = DebugOptionList(debug),
       .commands = {GenerateCommand(), EditCommand(), BisectCommand(), CompareCommand(), ConvertCommand(),
                    InspectCommand(), PullCommand(), ServeCommand(), DoctorCommand(), DevicesCommand(),
-                   SelftestCommand(), BenchCommand()},
+                   SelftestCommand(), BenchCommand(), CompletionsCommand(), ManCommand()},
   };
 }
 
@@ -81,7 +81,7 @@ int Main(int argc, char** argv) {
   if (debug.list_checkpoints && !(command && command->draws)) command = &program.commands.front();
   if (!command) Fail(ErrorKind::kUsage, "a command is missing, for example generate (see qwen-image --help)");
   if (!debug.run_id.empty() && !command->draws) Fail(ErrorKind::kUsage, "--debug is for commands that draw");
-  const int code = command->run({debug, interrupted});
+  const int code = command->run({debug, interrupted, program});
   if (stdout_was_lost) Fail(ErrorKind::kCannotWrite, "cannot write to the standard output: no space left");
   return code;
 }

@@ -12,7 +12,7 @@ build_packages=(g++ cmake ninja-build pkg-config libhwy-dev nlohmann-json3-dev l
   libutf8proc-dev libpng-dev libjpeg-dev libwebp-dev libzip-dev libxxhash-dev libcurl4-openssl-dev libssl-dev
   "$boost_package")
 test_packages=(libgtest-dev libgmock-dev curl python3-numpy python3-pil python3-selenium chromium
-  chromium-driver)
+  chromium-driver zsh fish mandoc)
 bench_packages=(libbenchmark-dev libgtest-dev libgmock-dev)
 python_packages=(python3 python3-venv)
 
