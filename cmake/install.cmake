@@ -41,6 +41,11 @@ install(CODE "set(DOC_FOLDER \"\$ENV{DESTDIR}\${CMAKE_INSTALL_PREFIX}/${CMAKE_IN
 set(INCLUDE_FROM_DOCS \"${INCLUDE_FROM_DOCS}\")")
 install(SCRIPT cmake/install_docs.cmake)
 
+# The program that was built prints them, in an emulator if need be.
+install(CODE "set(PROGRAM ${CMAKE_CROSSCOMPILING_EMULATOR} \"$<TARGET_FILE:qwen-image>\")
+set(SHARE_FOLDER \"\$ENV{DESTDIR}\${CMAKE_INSTALL_PREFIX}/${CMAKE_INSTALL_DATADIR}\")")
+install(SCRIPT cmake/install_manual.cmake)
+
 install(EXPORT qwen_image_targets NAMESPACE qwen_image:: DESTINATION ${PACKAGE_FOLDER})
 configure_package_config_file(cmake/qwen_image-config.cmake.in qwen_image-config.cmake
   INSTALL_DESTINATION ${PACKAGE_FOLDER} PATH_VARS MODELS_FOLDER)
@@ -53,3 +58,5 @@ install(FILES ${CMAKE_CURRENT_BINARY_DIR}/qwen_image-config.cmake
 file(RELATIVE_PATH PREFIX_FROM_PC /prefix/${CMAKE_INSTALL_LIBDIR}/pkgconfig /prefix)
 configure_file(cmake/qwen_image.pc.in qwen_image.pc @ONLY)
 install(FILES ${CMAKE_CURRENT_BINARY_DIR}/qwen_image.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
+
+include(cmake/package.cmake)

@@ -1,0 +1,10 @@
+# At installation: the program prints its manual page and completions to SHARE_FOLDER; see install.cmake.
+function(print_to FILE)
+  get_filename_component(FOLDER ${FILE} DIRECTORY)
+  file(MAKE_DIRECTORY ${FOLDER})
+  execute_process(COMMAND ${PROGRAM} ${ARGN} OUTPUT_FILE ${FILE} COMMAND_ERROR_IS_FATAL ANY)
+endfunction()
+print_to(${SHARE_FOLDER}/man/man1/qwen-image.1 man)
+print_to(${SHARE_FOLDER}/bash-completion/completions/qwen-image completions bash)
+print_to(${SHARE_FOLDER}/zsh/vendor-completions/_qwen-image completions zsh)
+print_to(${SHARE_FOLDER}/fish/vendor_completions.d/qwen-image.fish completions fish)

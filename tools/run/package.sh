@@ -1,0 +1,60 @@
+# shellcheck shell=bash
+# Packages for others, in build/package: an archive that runs anywhere, a Debian package, a wheel, an image for Docker;
+# their checksums and what they contain. Each has a script in tools/package (docs/packages.md).
+
+packages=$project/build/package
+
+package_version() { sed -n 's/^project(qwen_image VERSION \([0-9.]*\).*/\1/p' "$project/CMakeLists.txt"; }
+
+package_help() {
+  cat <<'HELP'
+Usage: ./run package [archive] [deb] [wheel] [docker] [check [archive|deb|service|wheel|docker]]
+
+Without a word: archive, deb and wheel. Then SHA256SUMS and an SBOM are written beside them, in build/package.
+  archive   qwen-image-VERSION-linux-x86_64.tar.xz: runs on any x86-64 Linux with this system's glibc or a newer one
+  deb       qwen-image_VERSION_amd64.deb: for this version of Debian or Ubuntu
+  wheel     for Python
+  docker    an image, by buildah on a base made by debootstrap (as root)
+  check     try what is in build/package in empty roots of Debian 12 and 13 (as root; needs debootstrap)
+HELP
+}
+
+# Checksums and contents of whatever lies there.
+describe_packages() {
+  need python3
+  python3 "$project/tools/package/sbom.py" "$packages" "$(package_version)"
+  (cd "$packages" && find . -maxdepth 1 -type f \( -name '*.tar.xz' -o -name '*.deb' -o -name '*.whl' -o -name '*.json' \) \
+    -printf '%f\n' | LC_ALL=C sort | xargs sha256sum >SHA256SUMS)
+  say "in build/package: $(cd "$packages" && cut -c 67- SHA256SUMS | paste -sd ' ') SHA256SUMS"
+}
+
+run_package() {
+  mkdir -p "$packages"
+  local kind kinds=("$@")
+  case ${1:-} in
+    -h | --help)
+      package_help
+      return
+      ;;
+    check)
+      # shellcheck source=tools/package/check.sh
+      . "$project/tools/package/check.sh"
+      check_packages "${@:2}"
+      return
+      ;;
+    "") kinds=(archive deb wheel) ;;
+  esac
+  for kind in "${kinds[@]}"; do
+    [[ $kind =~ ^(archive|deb|wheel|docker)$ ]] || {
+      say "package: there is no $kind"
+      package_help >&2
+      exit 2
+    }
+  done
+  for kind in "${kinds[@]}"; do
+    # shellcheck source=/dev/null
+    . "$project/tools/package/$kind.sh"
+    "package_$kind"
+  done
+  describe_packages
+}
