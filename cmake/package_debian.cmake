@@ -7,12 +7,19 @@ function(compress FILE)
   execute_process(COMMAND gzip -9nf ${FILE} COMMAND_ERROR_IS_FATAL ANY)
 endfunction()
 
-# The folder has the name of the package; the licence is one that every Debian has.
+# The folder has the name of the package.
 file(RENAME ${ROOT}/usr/share/doc/qwen_image ${DOC_FOLDER})
-file(REMOVE ${DOC_FOLDER}/LICENSE)
 file(COPY ${FILES}/copyright DESTINATION ${DOC_FOLDER})
 file(RENAME ${DOC_FOLDER}/CHANGELOG.md ${DOC_FOLDER}/changelog)
 compress(${DOC_FOLDER}/changelog)
+string(TIMESTAMP DATE "%a, %d %b %Y %H:%M:%S +0000" UTC)  # of SOURCE_DATE_EPOCH
+file(WRITE ${DOC_FOLDER}/changelog.Debian "qwen-image (${CPACK_PACKAGE_VERSION}-1) unstable; urgency=low
+
+  * What is new is in changelog.gz.
+
+ -- ${CPACK_PACKAGE_CONTACT}  ${DATE}
+")
+compress(${DOC_FOLDER}/changelog.Debian)
 compress(${ROOT}/usr/share/man/man1/qwen-image.1)
 
 file(COPY ${FILES}/qwen-image.service DESTINATION ${ROOT}/usr/lib/systemd/system)

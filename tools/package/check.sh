@@ -161,11 +161,7 @@ check_deb() {
   file=$(cd "$packages" && echo qwen-image_*.deb)
   lintian --fail-on error "$packages/$file" || fail "lintian"
   root=$(fresh_root "$suite" "deb-$suite")
-  cp "$packages/$file" "$root/tmp"
-  in_root "$root" "apt-get -qq update && apt-get -qq -y --no-install-recommends install /tmp/$file" >"$roots/apt.log" 2>&1 || {
-    tail -20 "$roots/apt.log" >&2
-    fail "apt does not install it"
-  }
+  install_deb "$root"
   draws "$root" qwen-image
   serves "$root" qwen-image
   in_root "$root" "dpkg -L qwen-image | grep -v '^/\.$' >/tmp/list
@@ -181,15 +177,65 @@ check_deb() {
   say "check: the Debian package is installed, draws, edits, serves and is removed on $suite"
 }
 
+# install_deb ROOT [PACKAGES]: the Debian package and others, by apt.
+install_deb() {
+  local root=$1 file
+  file=$(cd "$packages" && echo qwen-image_*.deb)
+  cp "$packages/$file" "$root/tmp"
+  in_root "$root" "apt-get -qq update && apt-get -qq -y --no-install-recommends install /tmp/$file ${*:2}" >"$roots/apt.log" 2>&1 || {
+    tail -20 "$roots/apt.log" >&2
+    fail "apt does not install it"
+  }
+}
+
+# What systemd thinks of the unit; then systemd is started in a root, with the service, and a job that asks it for a picture.
 check_service() {
-  need systemd
-  local unit=$roots/qwen-image.service
-  mkdir -p "$roots"
+  need systemd systemd-container
+  local unit=$roots/qwen-image.service root suite
   # a program that is there
   sed "s#/usr/bin/qwen-image#$project/build/release/qwen-image#" "$project/tools/package/deb/qwen-image.service" >"$unit"
   systemd-analyze verify --man=no "$unit" || fail "systemd-analyze verify"
   systemd-analyze security --offline=true --threshold=20 "$unit" | tail -1 || fail "the service is less confined than 2.0"
   rm "$unit"
+  suite=$(. /etc/os-release && echo "$VERSION_CODENAME")
+  root=$(fresh_root "$suite" "service-$suite")
+  install_deb "$root" systemd systemd-sysv curl
+  cat >"$root/etc/systemd/system/try.service" <<'UNIT'
+[Unit]
+After=qwen-image.service
+SuccessAction=poweroff
+FailureAction=poweroff
+[Service]
+Type=oneshot
+ExecStart=/bin/sh /try
+StandardOutput=file:/result
+StandardError=inherit
+[Install]
+WantedBy=multi-user.target
+UNIT
+  cat >"$root/try" <<'SCRIPT'
+trap 'journalctl --no-pager -u qwen-image' EXIT
+set -e
+curl -fsS --retry 60 --retry-delay 1 --retry-connrefused --max-time 100 http://127.0.0.1:8080/v1/images/generations \
+  -H 'Content-Type: application/json' -d '{"prompt": "a red circle", "size": "128x128", "response_format": "b64_json"}' >/answer
+grep -q b64_json /answer
+process=$(systemctl show -P MainPID qwen-image)
+grep -E '^(Uid|NoNewPrivs|Seccomp|CapBnd):' /proc/$process/status
+ls -d /var/lib/private/qwen-image/jobs
+systemctl stop qwen-image
+test "$(systemctl show -P Result qwen-image)" = success
+echo served
+SCRIPT
+  in_root "$root" "systemctl -q enable qwen-image.service try.service"
+  timeout 300 systemd-nspawn -q --register=no --keep-unit --private-network -D "$root" --boot >"$roots/boot.log" 2>&1 ||
+    fail "systemd does not run in a root here; the log is build/package/roots/boot.log"
+  if ! grep -qx served "$root/result"; then
+    cat "$root/result" >&2
+    fail "the service does not draw"
+  fi
+  grep -E '^(Uid|NoNewPrivs|Seccomp|CapBnd):' "$root/result"
+  remove_root "service-$suite"
+  say "check: the service draws under systemd on $suite"
 }
 
 # SPDX's own tool reads the list of contents; the checksums are right.
