@@ -71,5 +71,24 @@ TEST_F(ManualCli, RefusesOtherShells) {
   ExpectRefused({"completions"}, kUsage, "shell");
 }
 
+// The service of the Debian package. ./run package check starts it under systemd.
+TEST_F(ManualCli, ServiceUnitIsUnderstoodAndConfined) {
+  const auto shell = [this](const std::string& script) {
+    return RunProgram({"-c", script}, {.folder = folder_.path(), .program = "/bin/sh"});
+  };
+  if (shell("command -v systemd-analyze").exit_code != 0) GTEST_SKIP() << "needs systemd-analyze";
+  const std::string unit =
+      ReadBytes(std::filesystem::path(QWEN_IMAGE_SOURCE_DIR) / "tools/package/deb/qwen-image.service");
+  // systemd looks whether the program is there.
+  folder_.Write("qwen-image.service",
+                std::regex_replace(unit, std::regex("/usr/bin/qwen-image"), QWEN_IMAGE_PROGRAM));
+  const RunResult verified = shell("systemd-analyze verify --man=no ./qwen-image.service");
+  EXPECT_EQ(verified.exit_code, 0);
+  EXPECT_EQ(verified.err, "");
+  const RunResult confined =
+      shell("systemd-analyze security --no-pager --offline=true --threshold=20 ./qwen-image.service");
+  EXPECT_EQ(confined.exit_code, 0) << confined.out;
+}
+
 }  // namespace
 }  // namespace qwen_image

@@ -74,6 +74,6 @@ package_archive() {
   say "the archive needs glibc $(newest_glibc "$tree") or newer"
   # the same bytes for the same tree
   tar -C "$packages/stage" --sort=name --owner=0 --group=0 --numeric-owner --mode=u+rw,go+r-w \
-    --mtime="@$(git -C "$project" log -1 --format=%ct)" -c "$name" | xz -T1 -6 >"$packages/$name.tar.xz"
+    --mtime="@$(package_date)" -c "$name" | xz -T1 -6 >"$packages/$name.tar.xz"
   rm -rf "$packages/stage"
 }

@@ -6,7 +6,7 @@ package_deb() {
   build_release qwen-image qwen_image
   say "packing the Debian package"
   rm -f "$packages"/*.deb
-  (cd "$project/build/release" && SOURCE_DATE_EPOCH=$(git -C "$project" log -1 --format=%ct) \
+  (cd "$project/build/release" && SOURCE_DATE_EPOCH=$(package_date) \
     cpack -G DEB -B "$packages/cpack") >"$packages/deb.log" 2>&1 || {
     tail -20 "$packages/deb.log" >&2
     say "cpack failed; the log is build/package/deb.log"

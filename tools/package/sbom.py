@@ -17,7 +17,6 @@ import tarfile
 import time
 import zipfile
 
-PROJECT = pathlib.Path(__file__).resolve().parents[2]
 # Compiled into the program from headers alone; tools/package/archive.sh ships their licences.
 HEADER_PACKAGES = ("libhwy-dev", "libboost1.81-dev", "libboost-dev", "nlohmann-json3-dev", "libcli11-dev", "libfmt-dev")
 OWN_LIBRARY = "libqwen_image"
@@ -151,7 +150,7 @@ def main(folder, version):
             for name in dependencies_of(file):
                 relate(file, "DEPENDS_ON", name)
 
-    created = int(os.environ.get("SOURCE_DATE_EPOCH") or printed("git", "-C", PROJECT, "log", "-1", "--format=%ct") or 0)
+    created = int(os.environ.get("SOURCE_DATE_EPOCH", time.time()))
     packages = [describe_file(file, version) for file in files] + [package for package in bundled.values() if package]
     digest = hashlib.sha256(json.dumps(packages, sort_keys=True).encode()).hexdigest()
     document = {

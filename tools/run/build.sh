@@ -1,6 +1,25 @@
 # shellcheck shell=bash
 # Building: `build` for all commands, and the commands build and install.
 
+# The same as build_packages.
+fedora_packages=(gcc-c++ cmake ninja-build pkgconf-pkg-config highway-devel json-devel cli11-devel fmt-devel utf8proc-devel
+  libpng-devel libjpeg-turbo-devel libwebp-devel libzip-devel xxhash-devel libcurl-devel openssl-devel boost-devel)
+arch_packages=(gcc cmake ninja pkgconf highway nlohmann-json cli11 fmt libutf8proc libpng libjpeg-turbo libwebp libzip xxhash
+  curl openssl boost)
+
+# Says what to install where apt-get does not do it.
+name_libraries() {
+  if command -v apt-get >/dev/null; then
+    return
+  elif command -v dnf >/dev/null; then
+    say "needed are: sudo dnf install ${fedora_packages[*]}"
+  elif command -v pacman >/dev/null; then
+    say "needed are: sudo pacman -S --needed ${arch_packages[*]}"
+  else
+    say "this system has no apt-get; needed are (Debian's names): ${build_packages[*]}"
+  fi
+}
+
 # build PRESET FOLDER [ARGUMENTS]: configures build/FOLDER if it was not configured with PRESET, builds what changed. The
 # output is in build/FOLDER/build.log, and is shown where something fails.
 build() {
@@ -11,7 +30,7 @@ build() {
     say "configuring build/$(basename "$folder")"
     (cd "$project" && cmake --preset "$preset") >"$folder/configure.log" 2>&1 || {
       tail -20 "$folder/configure.log" >&2
-      command -v apt-get >/dev/null || say "this system has no apt-get; needed are (Debian's names): ${build_packages[*]}"
+      name_libraries
       exit 1
     }
     echo "$preset" >"$folder/preset"

@@ -7,12 +7,16 @@ say() { printf '%s\n' "run: $*" >&2; }
 boost_package=libboost-dev
 if grep -qs '^VERSION_CODENAME=bookworm' /etc/os-release; then boost_package=libboost1.81-dev; fi
 
-# The names are the same on Debian 12 and 13 and on Ubuntu 24.04.
+# Ubuntu calls its browser otherwise.
+browser_packages=(chromium chromium-driver)
+if grep -qs '^ID=ubuntu' /etc/os-release; then browser_packages=(chromium-browser chromium-chromedriver); fi
+
+# The other names are the same on Debian 12 and 13 and on Ubuntu 24.04.
 build_packages=(g++ cmake ninja-build pkg-config libhwy-dev nlohmann-json3-dev libcli11-dev libfmt-dev
   libutf8proc-dev libpng-dev libjpeg-dev libwebp-dev libzip-dev libxxhash-dev libcurl4-openssl-dev libssl-dev
   "$boost_package")
-test_packages=(libgtest-dev libgmock-dev curl python3-numpy python3-pil python3-selenium chromium
-  chromium-driver zsh fish mandoc)
+test_packages=(libgtest-dev libgmock-dev curl python3-numpy python3-pil python3-selenium
+  "${browser_packages[@]}" zsh fish mandoc)
 bench_packages=(libbenchmark-dev libgtest-dev libgmock-dev)
 python_packages=(python3 python3-venv)
 

@@ -6,6 +6,9 @@ packages=$project/build/package
 
 package_version() { sed -n 's/^project(qwen_image VERSION \([0-9.]*\).*/\1/p' "$project/CMakeLists.txt"; }
 
+# The time of the last commit: the same sources make the same packages. A tree without git has the time of its version.
+package_date() { git -C "$project" log -1 --format=%ct 2>/dev/null || stat -c %Y "$project/CMakeLists.txt"; }
+
 package_help() {
   cat <<'HELP'
 Usage: ./run package [archive] [deb] [wheel] [docker] [check [archive|deb|service|wheel|docker]]
@@ -22,7 +25,7 @@ HELP
 # Checksums and contents of whatever lies there.
 describe_packages() {
   need python3
-  python3 "$project/tools/package/sbom.py" "$packages" "$(package_version)"
+  SOURCE_DATE_EPOCH=$(package_date) python3 "$project/tools/package/sbom.py" "$packages" "$(package_version)"
   (cd "$packages" && find . -maxdepth 1 -type f \( -name '*.tar.xz' -o -name '*.deb' -o -name '*.whl' -o -name '*.json' \) \
     -printf '%f\n' | LC_ALL=C sort | xargs sha256sum >SHA256SUMS)
   say "in build/package: $(cd "$packages" && cut -c 67- SHA256SUMS | paste -sd ' ') SHA256SUMS"
