@@ -65,6 +65,9 @@ TEST_F(HubCertificates, VariablesGoFirst) {
   EXPECT_EQ(Find().folder, root_.path());
   variables_["CURL_CA_BUNDLE"] = other.string();
   EXPECT_EQ(Find().file, other);
+  const fs::path first = Write("first.pem");
+  variables_["REQUESTS_CA_BUNDLE"] = first.string();
+  EXPECT_EQ(Find().file, first);
 }
 
 TEST_F(HubCertificates, MissingOnesAreNamed) {
