@@ -1,4 +1,6 @@
 # The program in an image that serves. `./run package docker` builds it with buildah; with Docker: docker build -t qwen-image .
+# Tried with buildah: the second stage, on a package that was made outside. The first stage, which compiles for minutes, and
+# Docker itself were not.
 #
 #   docker run --rm -e QWEN_IMAGE_API_KEY=secret -p 127.0.0.1:8080:8080 -v qwen-image:/data qwen-image
 #   docker run --rm -v "$PWD:/out" --user "$(id -u)" qwen-image generate "a red circle" -o /out/circle.png

@@ -265,6 +265,9 @@ check_source() {
   say "check: ./run builds and draws on trixie"
 }
 
+# there KIND PATTERN: whether it was made.
+there() { compgen -G "$packages/$2" >/dev/null || fail "there is no $2 in build/package; make it: ./run package $1"; }
+
 check_packages() {
   local kind kinds=("$@")
   [ $# -gt 0 ] || kinds=(lists service archive deb)
@@ -272,6 +275,11 @@ check_packages() {
   need debootstrap curl python3 openssl util-linux
   mkdir -p "$roots"
   for kind in "${kinds[@]}"; do
+    case $kind in
+      archive) there archive "$(archive_name).tar.xz" ;;
+      deb | service) there deb "qwen-image_$(package_version)-*.deb" ;;
+      lists) there archive "qwen-image-$(package_version).spdx.json" ;;
+    esac
     case $kind in
       lists | service | archive | deb | source) "check_$kind" ;;
       wheel | docker)

@@ -11,11 +11,11 @@ package_date() { git -C "$project" log -1 --format=%ct 2>/dev/null || stat -c %Y
 
 package_help() {
   cat <<'HELP'
-Usage: ./run package [archive] [deb] [wheel] [docker] [check [archive|deb|service|wheel|docker]]
+Usage: ./run package [archive] [deb] [wheel] [docker] [check [lists|service|archive|deb|wheel|docker|source]]
 
 Without a word: archive, deb and wheel. Then SHA256SUMS and an SBOM are written beside them, in build/package.
   archive   qwen-image-VERSION-linux-x86_64.tar.xz: runs on any x86-64 Linux with this system's glibc or a newer one
-  deb       qwen-image_VERSION_amd64.deb: for this version of Debian or Ubuntu
+  deb       qwen-image_VERSION-1_amd64.deb: for this version of Debian or Ubuntu
   wheel     for Python
   docker    an image, by buildah on a base made by debootstrap (as root)
   check     try what is in build/package in empty roots of Debian 12 and 13 (as root; needs debootstrap)
@@ -52,6 +52,10 @@ run_package() {
       say "package: there is no $kind"
       package_help >&2
       exit 2
+    }
+    [ -f "$project/tools/package/$kind.sh" ] || {
+      say "package: $kind cannot be made: tools/package/$kind.sh is missing"
+      exit 1
     }
   done
   for kind in "${kinds[@]}"; do
