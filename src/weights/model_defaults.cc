@@ -50,7 +50,8 @@ class DefaultsReader {
     std::vector<std::string> names;
     for (const Json& name : value->is_array() ? *value : Json::array({*value})) {
       const bool known_name =
-          value->is_array() && name.is_string() && std::find(known.begin(), known.end(), name) != known.end();
+          value->is_array() && name.is_string() &&
+          std::find(known.begin(), known.end(), name.get_ref<const std::string&>()) != known.end();
       if (!known_name) Refuse(key, name, fmt::format("a list of names out of {}", fmt::join(known, ", ")));
       names.push_back(name);
     }
