@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# server_docs.sh PROGRAM SOURCE: types what docs/server.md and README.md tell a user of the server to type, in the current
+# server_docs.sh PROGRAM SOURCE: types what docs/server.md tells a user of the server to type, in the current
 # folder. Every "qwen-image serve" is started and stopped, on a free port; all else is sent to one that runs beside it.
 set -euo pipefail
 program=$1 source=$2
@@ -30,7 +30,6 @@ stop() {
 }
 
 typed_lines "$source/docs/server.md" >all.txt
-grep '^curl ' "$source/README.md" >>all.txt
 grep 'qwen-image serve' all.txt | grep -v -- '--help' >serve.txt
 while IFS= read -r line; do
   start "$line"
