@@ -5,8 +5,7 @@
 #include "command.h"
 #include "core/fail.h"
 #include "core/threads.h"
-#include "doctor/diagnosis.h"
-#include "files/json.h"
+#include "doctor/diagnosis_json.h"
 #include "files/text.h"
 #include "machine_options.h"
 #include "model_options.h"
@@ -25,19 +24,6 @@ struct DoctorOptions {
 };
 
 constexpr size_t kMarkWidth = 8;
-
-std::string_view NameOf(Health health) {
-  switch (health) {
-    case Health::kGood:
-      return "good";
-    case Health::kNote:
-      return "note";
-    case Health::kWarning:
-      return "warning";
-    default:
-      return "broken";
-  }
-}
 
 std::string Marked(Health health, const TextStyle& style) {
   switch (health) {
@@ -119,39 +105,6 @@ std::string DiagnosisText(const doctor::Diagnosis& found, const TextStyle& style
   return text;
 }
 
-Json DiagnosisJson(const doctor::Diagnosis& found) {
-  Json json = {{"usable", found.usable()},
-               {"what", found.what},
-               {"variant", found.variant.name.empty() ? Json() : Json(found.variant.name)},
-               {"variant_told_by", found.variant.how},
-               {"available_memory", found.available_memory},
-               {"timed_product", found.timed_product.empty() ? Json() : Json(found.timed_product)},
-               {"parts", Json::array()},
-               {"findings", Json::array()},
-               {"pictures", Json::array()}};
-  for (const doctor::Part& part : found.parts) {
-    json["parts"].push_back({{"name", part.name},
-                             {"path", part.path.string()},
-                             {"health", NameOf(part.health)},
-                             {"formats", part.formats},
-                             {"parameters", part.parameters},
-                             {"bytes", part.bytes},
-                             {"text", part.text}});
-  }
-  for (const HealthFinding& finding : found.findings) {
-    json["findings"].push_back(
-        {{"health", NameOf(finding.health)}, {"subject", finding.subject}, {"text", finding.text}});
-  }
-  for (const doctor::PictureCost& picture : found.pictures) {
-    json["pictures"].push_back({{"width", picture.width},
-                                {"height", picture.height},
-                                {"memory", picture.memory},
-                                {"fits", picture.fits},
-                                {"seconds_per_step", picture.seconds_per_step}});
-  }
-  return json;
-}
-
 int Run(const DoctorOptions& o, const CancelFlag& cancel) {
   ModelFiles files = o.files;
   if (!o.path.empty()) {
@@ -168,7 +121,7 @@ int Run(const DoctorOptions& o, const CancelFlag& cancel) {
     found.findings = {{Health::kBroken, "model", error.message()}};
   }
   Print(stdout, "{}",
-        o.json ? DiagnosisJson(found).dump(1, ' ', false, Json::error_handler_t::replace) + "\n"
+        o.json ? doctor::DiagnosisJson(found).dump(1, ' ', false, Json::error_handler_t::replace) + "\n"
                : DiagnosisText(found, TextStyle::ForStandardOutput()));
   return found.usable() ? 0 : 1;
 }

@@ -1,10 +1,7 @@
 // qwen-image selftest: records two runs on the CPU, then repeats them on another device, stage by stage on
 // the CPU's tensors and once more by itself.
 
-#include <unistd.h>
-
 #include <chrono>
-#include <cstdlib>
 #include <memory>
 
 #include "command.h"
@@ -12,6 +9,7 @@
 #include "device_report.h"
 #include "draw/opened_model.h"
 #include "files/numbers.h"
+#include "files/scratch_folder.h"
 #include "machine_options.h"
 #include "model_options.h"
 #include "parity/compare/checker.h"
@@ -34,29 +32,6 @@ struct SelftestOptions {
 };
 
 constexpr const char* kLevel = "blocks";
-
-// A folder for the CPU's tensors, gone at the end.
-class ScratchFolder {
- public:
-  ScratchFolder() {
-    std::string name = (std::filesystem::temp_directory_path() / "qwen-image-selftest-XXXXXX").string();
-    if (!mkdtemp(name.data()))
-      Fail(ErrorKind::kCannotWrite, "cannot make a folder in {} (see TMPDIR)",
-           std::filesystem::temp_directory_path().string());
-    path_ = name;
-  }
-  ~ScratchFolder() {
-    std::error_code ignored;
-    std::filesystem::remove_all(path_, ignored);
-  }
-  ScratchFolder(const ScratchFolder&) = delete;
-  ScratchFolder& operator=(const ScratchFolder&) = delete;
-
-  const std::filesystem::path& path() const { return path_; }
-
- private:
-  std::filesystem::path path_;
-};
 
 device::DeviceInfo DeviceToTest(std::optional<Device> asked) {
   const std::vector<device::DeviceInfo> devices = device::ListDevices();
@@ -98,7 +73,7 @@ class Selftest {
  private:
   // Returns the CPU's picture.
   Picture Compare(const std::string& what, const GenerateRequest& request) {
-    const ScratchFolder folder;
+    const ScratchFolder folder(std::filesystem::temp_directory_path(), "qwen-image-selftest-");
     record::RunWriter recorder(folder.path(), record::CheckpointSelection(kLevel));
     const auto [on_cpu, cpu_seconds] = Draw(cpu_, request, &recorder, what + ", on the CPU");
     recorder.Finish({.prompt = on_cpu.prompt,

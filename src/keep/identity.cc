@@ -31,19 +31,23 @@ std::string EngineIdentity() {
                      ChosenInt8Kernel().name);
 }
 
-std::string IdentityOf(const WeightFile& file) {
+std::string FingerprintOf(const WeightFile& file) {
   constexpr size_t kSamples = 256, kSampleBytes = 64;
   const std::span<const std::byte> bytes = file.file().bytes();
-  const FileStamp& stamp = file.file().stamp();
   Digest digest(Digest::Kind::kSha256, 0);
-  digest.Add(fmt::format("{} {}.{:09} {} ", stamp.size, stamp.seconds, stamp.nanoseconds,
-                         file.file().status_changed()));
+  digest.Add(fmt::format("{} ", bytes.size()));
   digest.Add(HeaderOf(file));
   for (size_t i = 0; i < kSamples; ++i) {
     const size_t begin = bytes.size() / kSamples * i;
     digest.Add(bytes.subspan(begin, std::min(kSampleBytes, bytes.size() - begin)));
   }
   return digest.Finish();
+}
+
+std::string IdentityOf(const WeightFile& file) {
+  const FileStamp& stamp = file.file().stamp();
+  return Sha256(fmt::format("{} {}.{:09} {} {}", stamp.size, stamp.seconds, stamp.nanoseconds,
+                            file.file().status_changed(), FingerprintOf(file)));
 }
 
 std::string IdentityOf(const WeightStore& store) {

@@ -13,8 +13,11 @@ namespace qwen_image::keep {
 // Version, sources, compiler and instruction set: another build may compute other bits.
 std::string EngineIdentity();
 
-// Of files with weights, without reading them as a whole: size, both times of the last change, everything
-// before the first tensor, and 64 bytes at each of 256 places over the file. A file that was swapped for
+// Of what is in a file with weights, wherever it lies: size, everything before the first tensor, and 64 bytes
+// at each of 256 places over the file.
+std::string FingerprintOf(const WeightFile& file);
+// Of files with weights, without reading them as a whole: the fingerprint and both times of the last
+// change. A file that was swapped for
 // another shows in the time of its last change of status, which no program can set; the rest is for file
 // systems without one.
 std::string IdentityOf(const WeightFile& file);

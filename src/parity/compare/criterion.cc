@@ -167,4 +167,10 @@ bool Judge(const Criterion& criterion, const ErrorStats& error, const TensorStat
   return ref.nan == 0 && run.nan == 0 && Measured(criterion, error, ref) <= LimitOf(criterion);
 }
 
+void HoldToNmse(double limit, TensorComparison& tensor) {
+  if (!tensor.error || tensor.criterion.kind == Kind::kExact) return;
+  tensor.criterion = {.kind = Kind::kNmse, .limit = limit};
+  tensor.passed = Judge(tensor.criterion, *tensor.error, tensor.ref, tensor.run);
+}
+
 }  // namespace qwen_image::compare

@@ -245,4 +245,38 @@ std::string StepCurve(const compare::Comparison& comparison) {
          LegendEntry("failed", "failed") + "</p>";
 }
 
+std::string SeriesCurve(std::string_view id, std::string_view label, const std::vector<ErrorSeries>& all) {
+  std::vector<double> values;
+  int64_t last = 1;
+  for (const ErrorSeries& series : all) {
+    for (const auto& [number, nmse] : series.points) {
+      values.push_back(nmse);
+      last = std::max(last, number);
+    }
+  }
+  if (values.empty()) return "";
+  const NmseAxis axis(values);
+  const auto x_of = [&](int64_t number) {
+    return kLeft + 20 + (kRight - kLeft - 40) * static_cast<double>(number) / static_cast<double>(last);
+  };
+  std::string svg = OpenSvg(id, label, values.size()) + axis.Svg(), legend;
+  for (size_t i = 0; i < all.size(); ++i) {
+    const size_t color = i % kColors;
+    std::string path, dots;
+    for (const auto& [number, nmse] : all[i].points) {
+      path += fmt::format("{}{:.1f} {:.1f}", path.empty() ? 'M' : 'L', x_of(number), axis.Y(nmse));
+      dots += fmt::format(
+          "<circle class=\"point c{}\" cx=\"{:.1f}\" cy=\"{:.1f}\" r=\"3\"><title>{} {}: NMSE "
+          "{}</title></circle>",
+          color, x_of(number), axis.Y(nmse), HtmlText(all[i].name), number, HtmlNumber(nmse));
+    }
+    svg += fmt::format("<path class=\"curve c{}\" d=\"{}\"/>{}", color, path, dots);
+    legend += LegendEntry(fmt::format("c{}", color), HtmlText(all[i].name));
+  }
+  for (int64_t number = 0; number <= last; number += std::max<int64_t>(1, last / 10))
+    svg += fmt::format("<text class=\"pass middle\" x=\"{:.1f}\" y=\"{}\">{}</text>", x_of(number),
+                       kBottom + 16, number);
+  return svg + "</svg></div><p class=\"legend\">" + legend + "</p>";
+}
+
 }  // namespace qwen_image::report

@@ -22,10 +22,6 @@ constexpr size_t kMostNamesOnPage = 100;  // as many missing tensors are named, 
 constexpr size_t kTensorsInDetail = 6;    // with heat maps and histograms
 constexpr size_t kHintBytes = 2000;
 
-std::string Section(std::string_view title, const std::string& content) {
-  return content.empty() ? "" : fmt::format("<section><h2>{}</h2>{}</section>\n", title, content);
-}
-
 class HtmlReport {
  public:
   HtmlReport(const compare::Comparison& comparison, const record::TensorSet* ref,
@@ -35,21 +31,15 @@ class HtmlReport {
   std::string Write() const {
     const compare::TensorComparison* first = c_.first_divergence();
     const std::string title = c_.passed() ? "Runs agree" : first ? "Runs part" : "Comparison failed";
-    return fmt::format(
-               "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">"
-               "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">"
-               "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; img-src data:; "
-               "style-src "
-               "'unsafe-inline'; script-src 'unsafe-inline'\">"
-               "<title>{}</title><style>{}</style></head><body>\n",
-               title, kHtmlStyle) +
-           Header() + FirstDivergence(first) + FurtherHints(first) +
-           Section("Missing and extra tensors", Names()) +
-           Section("Error along the network", NetworkCurve(c_)) +
-           Section("Error along the steps", StepCurve(c_)) +
-           Section("Pictures", PicturesHtml(c_, ref_, run_)) + Section(DetailsTitle(), Details()) +
-           Section("Differences between the manifests", Manifests()) + Section("All checkpoints", Table()) +
-           fmt::format("<div id=\"tip\" hidden></div><script>{}</script></body></html>\n", kHtmlScript);
+    const std::string body = Header() + FirstDivergence(first) + FurtherHints(first) +
+                             HtmlSection("Missing and extra tensors", Names()) +
+                             HtmlSection("Error along the network", NetworkCurve(c_)) +
+                             HtmlSection("Error along the steps", StepCurve(c_)) +
+                             HtmlSection("Pictures", PicturesHtml(c_, ref_, run_)) +
+                             HtmlSection(DetailsTitle(), Details()) +
+                             HtmlSection("Differences between the manifests", Manifests()) +
+                             HtmlSection("All checkpoints", Table()) + "<div id=\"tip\" hidden></div>";
+    return HtmlPage(title, body, kHtmlScript);
   }
 
  private:

@@ -1,4 +1,4 @@
-// Style sheet and script of the HTML report. Internal to html_page.cc.
+// Style sheet of HTML reports, and the script of the one about two runs. Internal to this folder.
 #pragma once
 
 #include <string_view>
@@ -38,7 +38,7 @@ svg .dots { stroke-width: 4; stroke-linecap: round; } svg .dots.failed { stroke:
 svg .dots.failed.wide { stroke-width: 14; }
 svg .c0 { stroke: var(--c0); } svg .c1 { stroke: var(--c1); } svg .c2 { stroke: var(--c2); } svg .c3 { stroke: var(--c3); }
 svg .c4 { stroke: var(--c4); } svg .c5 { stroke: var(--c5); } svg .point { fill: var(--paper); stroke-width: 2; }
-#steps .curve { stroke-width: 1.5; }
+svg[id$=steps] .curve, svg[id$=blocks] .curve { stroke-width: 1.5; }
 .legend { display: flex; flex-wrap: wrap; gap: 4px 16px; font-size: 13px; color: var(--dim); } span.legend { display: inline-flex; }
 .legend i { display: inline-block; width: 12px; height: 12px; border-radius: 6px; margin-right: 5px; vertical-align: -1px; }
 i.c0 { background: var(--c0); } i.c1 { background: var(--c1); } i.c2 { background: var(--c2); } i.c3 { background: var(--c3); }

@@ -6,8 +6,23 @@
 
 #include "files/base64.h"
 #include "files/text.h"
+#include "parity/report/html_style.h"
 
 namespace qwen_image::report {
+
+std::string HtmlPage(std::string_view title, const std::string& body, std::string_view script) {
+  return fmt::format(
+      "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">"
+      "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">"
+      "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; img-src data:; style-src "
+      "'unsafe-inline'; script-src 'unsafe-inline'\">"
+      "<title>{}</title><style>{}</style></head><body>\n{}{}</body></html>\n",
+      title, kHtmlStyle, body, script.empty() ? "" : fmt::format("<script>{}</script>", script));
+}
+
+std::string HtmlSection(std::string_view title, const std::string& content) {
+  return content.empty() ? "" : fmt::format("<section><h2>{}</h2>{}</section>\n", title, content);
+}
 
 std::string HtmlText(std::string_view text, size_t max_bytes) {
   std::string html;
