@@ -87,6 +87,7 @@ Command EditCommand();
 Command GenerateCommand();
 Command InspectCommand();
 Command ManCommand();
+Command ProveCommand();
 Command PullCommand();
 Command SelftestCommand();
 Command ServeCommand();

@@ -68,7 +68,7 @@ Program TheProgram(DebugOptions& debug) {
       .options = DebugOptionList(debug),
       .commands = {GenerateCommand(), EditCommand(), BisectCommand(), CompareCommand(), ConvertCommand(),
                    InspectCommand(), PullCommand(), ServeCommand(), DoctorCommand(), DevicesCommand(),
-                   SelftestCommand(), BenchCommand(), CompletionsCommand(), ManCommand()},
+                   SelftestCommand(), BenchCommand(), ProveCommand(), CompletionsCommand(), ManCommand()},
   };
 }
 
