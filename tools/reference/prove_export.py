@@ -26,7 +26,9 @@ class NotPossible(Exception):
 
 
 def parse_arguments(argv=None):
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False
+    )
     parser.add_argument("--engine", required=True)
     parser.add_argument("--out", required=True)
     parser.add_argument("-m", *MODEL_OPTIONS[:1])

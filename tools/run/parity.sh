@@ -65,6 +65,7 @@ parity_cases() {
   [ $# -eq 0 ] || return 0
   "$venv/bin/python" "$project/tools/reference/hub_check.py" "$project/build/release/qwen-image"
   check_pip_install
+  "$project/run" prove --diffusers --quick --quiet -o "$project/build/parity/prove"
   requirements openai
   "$venv/bin/python" "$project/tools/server/openai_check.py" "$project/build/release/qwen-image"
 }
