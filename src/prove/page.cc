@@ -28,10 +28,14 @@ double NumberIn(const Json& json, const char* key) {
 }
 
 std::string Gigabytes(double bytes) {
-  return bytes >= 1e8 ? fmt::format("{:.1f} GB", bytes / 1e9) : fmt::format("{:.1f} MB", bytes / 1e6);
+  return bytes >= 1e8 ? fmt::format("{:.1f}&nbsp;GB", bytes / 1e9)
+                      : fmt::format("{:.1f}&nbsp;MB", bytes / 1e6);
 }
 
-std::string Seconds(double seconds) { return std::isnan(seconds) ? "" : fmt::format("{:.2f} s", seconds); }
+std::string Seconds(double seconds) {
+  if (std::isnan(seconds)) return "";
+  return fmt::format("{:.{}f}&nbsp;s", seconds, seconds < 100 ? 2 : 0);
+}
 
 // Cells are HTML.
 class HtmlTable {
@@ -56,7 +60,7 @@ class HtmlTable {
 
 std::string Status(const Json& part) {
   const std::string status = TextIn(part, "status");
-  return fmt::format("<span class=\"{}\">{}</span>",
+  return fmt::format("<span class=\"{}\" style=\"white-space:nowrap\">{}</span>",
                      status == kPassed   ? "good"
                      : status == kFailed ? "bad"
                                          : "dim",

@@ -104,5 +104,18 @@ TEST(RecordedCriterion, TheDefaultScalesWithTheTensor) {
   EXPECT_EQ(RecordedCriterion("x", {.is_low = true}, {}).atol, 1e-2);
 }
 
+TEST(Criterion, HoldsATensorToAnotherNmse) {
+  TensorComparison tensor{.error = ErrorStats{.max_abs = 1, .nmse = 1e-4},
+                          .criterion = {.kind = Criterion::Kind::kMaxAbs, .limit = 1e-6}};
+  HoldToNmse(kRoundedBlockNmse, tensor);
+  EXPECT_TRUE(tensor.passed);
+  HoldToNmse(1e-5, tensor);
+  EXPECT_FALSE(tensor.passed);
+  tensor.criterion = {.kind = Criterion::Kind::kExact};  // ids are ids at any precision
+  HoldToNmse(kRoundedBlockNmse, tensor);
+  EXPECT_EQ(tensor.criterion.kind, Criterion::Kind::kExact);
+  EXPECT_FALSE(tensor.passed);
+}
+
 }  // namespace
 }  // namespace qwen_image::compare
