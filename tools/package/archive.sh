@@ -7,13 +7,6 @@ glibc='^(ld-linux.*|lib(c|m|dl|rt|pthread|resolv|util|anl|nsl|mvec|nss_.*|Broken
 # What is compiled into the program from headers alone: no file of theirs shows it.
 header_packages=(libhwy-dev "$boost_package" nlohmann-json3-dev libcli11-dev libfmt-dev)
 
-# package_of FILE: the Debian package that it comes from. With /usr merged, dpkg may know it without /usr.
-package_of() {
-  local path
-  path=$(realpath "$1")
-  { dpkg -S "$path" || dpkg -S "${path#/usr}"; } 2>/dev/null | sed 's/: .*//; s/:.*//' | head -1
-}
-
 # shellcheck disable=SC2016  # $ORIGIN is for the loader
 # bundle_libraries TREE: copies them to lib/qwen-image, where program and library look first, and nowhere else.
 bundle_libraries() {

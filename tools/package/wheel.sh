@@ -5,12 +5,10 @@
 
 # stage_licences FOLDER: of the shared libraries, as Debian keeps them.
 stage_licences() {
-  local library package name
+  local library package
   mkdir -p "$1/licenses"
   ldd "$1/bin/qwen-image" "$1/lib/libqwen_image.so" | sed -n 's/.* => \(\/[^ ]*\).*/\1/p' | sort -u | while read -r library; do
-    name=$(realpath "$library")
-    # with /usr merged, dpkg may know it without /usr
-    package=$({ dpkg-query -S "$name" || dpkg-query -S "${name#/usr}"; } 2>/dev/null | sed 's/:.*//;q')
+    package=$(package_of "$library")
     cp "/usr/share/doc/$package/copyright" "$1/licenses/$package.txt"
   done
 }

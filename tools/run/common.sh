@@ -25,6 +25,13 @@ is_installed() {
   dpkg-query -W -f='${db:Status-Status}\n' "$1" 2>/dev/null | grep '^installed$' >/dev/null
 }
 
+# package_of FILE: the Debian package that it comes from. With /usr merged, dpkg may know it without /usr.
+package_of() {
+  local path
+  path=$(realpath "$1")
+  { dpkg -S "$path" || dpkg -S "${path#/usr}"; } 2>/dev/null | sed 's/: .*//; s/:.*//' | head -1
+}
+
 # Installs the packages that are missing, and says which. On systems without apt it does nothing: CMake says what it
 # does not find, and `build` then names the libraries.
 need() {
