@@ -103,15 +103,22 @@ std::string PullAdvice(const RepoId& repo, const char* what) {
        known.empty() ? "" : fmt::format(" (there is: {})", known), PullAdvice(repo, "downloads it"));
 }
 
-// The name of the snapshot that `repo` means.
-std::string ChooseCommit(const fs::path& repo_folder, const RepoId& repo) {
-  const std::vector<std::string> snapshots = SnapshotNames(repo_folder);
+// The name of the snapshot that the revision means; nothing if it is not there.
+std::optional<std::string> CommitOfRevision(const fs::path& repo_folder, const RepoId& repo,
+                                            const std::vector<std::string>& snapshots) {
   const auto is_there = [&](const std::string& commit) {
     return std::find(snapshots.begin(), snapshots.end(), commit) != snapshots.end();
   };
   const std::string revision = repo.Revision();
   if (const std::string commit = ReadRef(repo_folder, revision); is_there(commit)) return commit;
   if (IsCommitHash(revision) && is_there(revision)) return revision;
+  return std::nullopt;
+}
+
+// The name of the snapshot that `repo` means.
+std::string ChooseCommit(const fs::path& repo_folder, const RepoId& repo) {
+  const std::vector<std::string> snapshots = SnapshotNames(repo_folder);
+  if (const auto commit = CommitOfRevision(repo_folder, repo, snapshots)) return *commit;
   // Refs are written last, so an interrupted first download has none.
   if (HasUnfinishedBlobs(repo_folder)) {
     Fail(ErrorKind::kBadInput, "the download of {} to the Hugging Face cache ({}) was not finished; {}",
@@ -140,6 +147,15 @@ fs::path FindSnapshot(const fs::path& cache, const RepoId& repo) {
          PullAdvice(repo, "fetches what is missing"));
   }
   return snapshot;
+}
+
+std::optional<fs::path> SnapshotFolder(const fs::path& cache, const RepoId& repo) {
+  const fs::path repo_folder = RepoFolder(cache, repo);
+  const std::vector<std::string> snapshots = SnapshotNames(repo_folder);
+  std::optional<std::string> commit = CommitOfRevision(repo_folder, repo, snapshots);
+  if (!commit && repo.revision.empty() && snapshots.size() == 1) commit = snapshots.front();
+  if (!commit) return std::nullopt;
+  return repo_folder / "snapshots" / *commit;
 }
 
 void MakeFolders(const fs::path& folder) {

@@ -19,6 +19,9 @@ std::filesystem::path RepoFolder(const std::filesystem::path& cache, const RepoI
 // revision was asked for. Throws Error kBadInput if it is not there, or not all of it is.
 std::filesystem::path FindSnapshot(const std::filesystem::path& cache, const RepoId& repo);
 
+// The same folder, whether or not all of it is there; nothing if there is no snapshot that `repo` can mean.
+std::optional<std::filesystem::path> SnapshotFolder(const std::filesystem::path& cache, const RepoId& repo);
+
 // The steps that put a file into the cache; all throw Error kCannotWrite.
 void LinkBlob(const std::filesystem::path& repo_folder, const std::string& commit, const std::string& path,
               const std::string& hash);
