@@ -1,8 +1,8 @@
 # Writes a C++ file that holds files as strings. Run at build time:
-#   cmake -DOUTPUT=out.cc -DFOLDER=dir -DFILES=a,b,c -P embed.cmake
-# It defines qwen_image::page::kEmbeddedFiles (apps/server/page/embedded_file.h).
+#   cmake -DOUTPUT=out.cc -DFOLDER=dir -DFILES=a,b,c -DHEADER=server/page/embedded_file.h -DNAMESPACE=page -P embed.cmake
+# It defines qwen_image::NAMESPACE::kEmbeddedFiles, which HEADER declares.
 string(REPLACE "," ";" FILES "${FILES}")
-set(CONTENT "#include \"server/page/embedded_file.h\"\n\nnamespace qwen_image::page {\n\nconst EmbeddedFile kEmbeddedFiles[] = {\n")
+set(CONTENT "#include \"${HEADER}\"\n\nnamespace qwen_image::${NAMESPACE} {\n\nconst EmbeddedFile kEmbeddedFiles[] = {\n")
 foreach(NAME IN LISTS FILES)
   file(READ ${FOLDER}/${NAME} BYTES HEX)
   string(LENGTH "${BYTES}" LENGTH)
@@ -13,5 +13,5 @@ foreach(NAME IN LISTS FILES)
   string(PREPEND CONTENT "static const char ${IDENTIFIER}[] = {${BYTES}};\n")
   string(APPEND CONTENT "    {\"/${NAME}\", {${IDENTIFIER}, ${LENGTH}}},\n")
 endforeach()
-string(APPEND CONTENT "};\nconst size_t kEmbeddedFileCount = sizeof(kEmbeddedFiles) / sizeof(kEmbeddedFiles[0]);\n\n}  // namespace qwen_image::page\n")
+string(APPEND CONTENT "};\nconst size_t kEmbeddedFileCount = sizeof(kEmbeddedFiles) / sizeof(kEmbeddedFiles[0]);\n\n}  // namespace qwen_image::${NAMESPACE}\n")
 file(WRITE ${OUTPUT} "${CONTENT}")

@@ -90,22 +90,27 @@ void FakeHub::Misbehave(const TestRequest& request, TestResponse& answer) {
   if (fault) fault(request, answer);
 }
 
+TestResponse FakeHub::AnswerRepo(const TestRequest& request, const std::string& repo) const {
+  const std::string files = fmt::format("/{}/resolve/{}/", repo, commit_);
+  if (request.path == fmt::format("/api/models/{}/revision/{}?blobs=true", repo, revision)) return Listing();
+  if (request.path.starts_with("/api/models/" + repo)) return NotFound("RevisionNotFound");
+  if (!request.path.starts_with(files)) return NotFound("RepoNotFound");
+  const auto file = files_.find(request.path.substr(files.size()));
+  return file == files_.end() ? NotFound("EntryNotFound") : FileAnswer(request, file->second);
+}
+
 TestResponse FakeHub::AnswerHub(const TestRequest& request) {
-  const std::string files = fmt::format("/{}/resolve/{}/", repo_, commit_);
   TestResponse answer;
   const auto token = request.headers.find("authorization");
   if (!required_token.empty() &&
       (token == request.headers.end() || token->second != "Bearer " + required_token)) {
     answer = {.status = 401, .headers = {{"X-Error-Message", "Invalid username or password."}}};
-  } else if (request.path == fmt::format("/api/models/{}/revision/{}?blobs=true", repo_, revision)) {
-    answer = Listing();
-  } else if (request.path.starts_with("/api/models/" + repo_)) {
-    answer = NotFound("RevisionNotFound");
-  } else if (!request.path.starts_with(files)) {
-    answer = NotFound("RepoNotFound");
   } else {
-    const auto file = files_.find(request.path.substr(files.size()));
-    answer = file == files_.end() ? NotFound("EntryNotFound") : FileAnswer(request, file->second);
+    std::string repo = repo_;
+    for (const std::string& copy : copies) {
+      if (request.path.find("/" + copy + "/") != std::string::npos) repo = copy;
+    }
+    answer = AnswerRepo(request, repo);
   }
   Misbehave(request, answer);
   return answer;

@@ -30,7 +30,8 @@ class FakeHub {
   std::function<void(const TestRequest&, TestResponse&)> fault;
   std::string required_token;  // without it, every request to the first server is refused
   std::string revision = "main";
-  bool lists_hashes = true;  // else only the headers of the files tell
+  bool lists_hashes = true;         // else only the headers of the files tell
+  std::vector<std::string> copies;  // other repositories that have the same files
 
  private:
   struct File {
@@ -38,6 +39,7 @@ class FakeHub {
     bool large = false;
   };
   TestResponse AnswerHub(const TestRequest& request);
+  TestResponse AnswerRepo(const TestRequest& request, const std::string& repo) const;
   TestResponse AnswerStore(const TestRequest& request);
   void Misbehave(const TestRequest& request, TestResponse& answer);
   TestResponse Listing() const;
