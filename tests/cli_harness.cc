@@ -84,7 +84,7 @@ std::vector<std::string> MakeEnvironment(const RunOptions& options) {
       {"HF_ENDPOINT", "http://127.0.0.1:1"},
       {"no_proxy", "127.0.0.1"}};
   for (const char* name : {"HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE", "HF_HUB_OFFLINE", "HF_TOKEN",
-                           "HUGGING_FACE_HUB_TOKEN", "HF_TOKEN_PATH"})
+                           "HUGGING_FACE_HUB_TOKEN", "HF_TOKEN_PATH", "QWEN_IMAGE_CATALOGUE"})
     changes[name] = std::nullopt;
   for (const auto& [name, value] : options.environment) changes[name] = value;
   std::vector<std::string> lines;
@@ -139,11 +139,16 @@ RunningProgram::RunningProgram(const std::vector<std::string>& arguments, const 
   const std::vector<char*> argv = Pointers(command), envp = Pointers(environment);
 
   Pipe out = OpenStream(options.standard_output), err = OpenStream(options.standard_error);
-  Pipe alive = MakePipe();
+  Pipe alive = MakePipe(), in;
+  if (options.typed) {
+    in = OpenStream(Stream::kTerminal);
+    if (write(in.read, options.typed->data(), options.typed->size()) < 0) Throw("typing");
+  }
   pid_ = fork();
   if (pid_ < 0) Throw("fork");
   if (pid_ == 0) {
     if (chdir(options.folder.c_str()) != 0) _exit(126);
+    if (options.typed) PutInPlace(in.write, STDIN_FILENO);
     PutInPlace(out.write, STDOUT_FILENO);
     PutInPlace(err.write, STDERR_FILENO);
     fcntl(alive.write, F_SETFD, 0);  // stays open until the program ends
@@ -152,9 +157,11 @@ RunningProgram::RunningProgram(const std::vector<std::string>& arguments, const 
     execve(argv[0], argv.data(), envp.data());
     _exit(127);
   }
+  Close(in.write);
   Close(out.write);
   Close(err.write);
   Close(alive.write);
+  keyboard_ = in.read;
   out_ = out.read;
   err_ = err.read;
   alive_ = alive.read;
@@ -163,6 +170,7 @@ RunningProgram::RunningProgram(const std::vector<std::string>& arguments, const 
 RunningProgram::~RunningProgram() {
   if (pid_ > 0) kill(pid_, SIGKILL);
   Reap();
+  Close(keyboard_);
   Close(out_);
   Close(err_);
   Close(alive_);

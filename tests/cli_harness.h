@@ -38,6 +38,7 @@ struct RunOptions {
   std::filesystem::path folder = {};                                   // to run in
   std::filesystem::path program = {};                                  // empty: the one under test
   std::map<std::string, std::optional<std::string>> environment = {};  // changes; nullopt unsets
+  std::optional<std::string> typed = {};  // on a terminal; else the input is that of the tests
   Stream standard_output = Stream::kCaptured;
   Stream standard_error = Stream::kCaptured;
   std::optional<uint64_t> address_space = {};  // limits in bytes, as ulimit -v and -f
@@ -70,6 +71,7 @@ class RunningProgram {
   void Reap();
 
   pid_t pid_ = -1;
+  int keyboard_ = -1;                     // of a terminal as standard input
   int out_ = -1, err_ = -1, alive_ = -1;  // `alive_`: a pipe whose other end closes when the program ends
   std::chrono::steady_clock::time_point deadline_;
   RunResult result_;

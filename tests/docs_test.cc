@@ -38,7 +38,8 @@ std::vector<std::string> CommandsIn(const fs::path& document, std::string_view p
 bool NeedsMore(const std::string& command) {
   return command.find("~/models") != command.npos || command.find("build/parity") != command.npos ||
          command.find("--device gpu") != command.npos ||
-         command.find("qwen-image pull ") != command.npos ||  // see HubDocs
+         command.find("qwen-image pull ") != command.npos ||  // see HubCli
+         command.find("qwen-image run ") != command.npos ||   // the same
          command.find("qwen-image serve") != command.npos;    // see ServerDocs
 }
 

@@ -9,6 +9,7 @@
 
 #include "cli_harness.h"
 #include "files/json.h"
+#include "files/png.h"
 #include "files/testing.h"
 #include "hub/fake.h"
 
@@ -197,20 +198,23 @@ TEST_F(HubCli, InterruptedAndResumed) {
 
 // The repositories of docs/models.md are out of reach; that their commands are understood is not.
 TEST_F(HubCli, DocumentedCommandsAreUnderstood) {
-  constexpr std::string_view kPull = "build/release/qwen-image pull ";
+  constexpr std::string_view kProgram = "build/release/qwen-image ", kComment = "  #";
   std::ifstream document(fs::path(QWEN_IMAGE_SOURCE_DIR) / "docs/models.md");
+  WritePng(folder_.path() / "photo.jpg", {32, 32, std::vector<uint8_t>(32 * 32 * 3)}, {});
   RunOptions options = Options();
   options.program = "/bin/sh";
   options.environment["HF_HUB_OFFLINE"] = "1";
   int tried = 0;
   for (std::string line; std::getline(document, line);) {
-    if (!line.starts_with(kPull)) continue;
-    const RunResult result =
-        RunProgram({"-c", "'" QWEN_IMAGE_PROGRAM "' pull " + line.substr(kPull.size())}, options);
+    if (!line.starts_with(kProgram)) continue;
+    std::string command = line.substr(kProgram.size(), line.find(kComment) - kProgram.size());
+    if (command.starts_with("run ")) command += " --yes -q";
+    if (!command.starts_with("run ") && !command.starts_with("pull ")) continue;
+    const RunResult result = RunProgram({"-c", "'" QWEN_IMAGE_PROGRAM "' " + command}, options);
     EXPECT_EQ(result.err, "qwen-image: HF_HUB_OFFLINE is set; unset it to download\n") << line;
     ++tried;
   }
-  EXPECT_GE(tried, 4);
+  EXPECT_GE(tried, 7);
 }
 
 TEST_F(HubCli, WrongUsage) {

@@ -154,7 +154,7 @@ Json JsonOf(const Line& line, bool full_size) {
 }
 
 int Run(const BenchOptions& o, const CancelFlag& cancel) {
-  const ModelFiles model = FindModel(o.files);
+  const ModelFiles model = FindModel(o.files, o.quiet);
   const auto start = std::chrono::steady_clock::now();
   const Pipeline pipeline(model, o.machine.ForPipeline());
   const double load = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();

@@ -86,9 +86,12 @@ Command DoctorCommand();
 Command EditCommand();
 Command GenerateCommand();
 Command InspectCommand();
+Command ListCommand();
 Command ManCommand();
 Command ProveCommand();
 Command PullCommand();
+Command RmCommand();
+Command RunCommand();
 Command SelftestCommand();
 Command ServeCommand();
 

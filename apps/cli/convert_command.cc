@@ -1,4 +1,5 @@
 // qwen-image convert: reads a model in any form that is supported, and writes it as a diffusers folder.
+#include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <memory>
@@ -145,7 +146,11 @@ ModelFiles SourceOf(const ConvertCommandOptions& o) {
          "convert keeps the vision tower of the text encoder; --vision-encoder is for edits");
   ModelFiles files = o.files;
   if (!o.source.empty()) files.model = o.source;
-  return FindModel(files);
+  files = FindModel(files);
+  // A short name may stand for a transformer with LoRAs, of which only another part is wanted.
+  const bool whole = o.only.empty() || std::count(o.only.begin(), o.only.end(), "transformer") > 0;
+  if (!whole && o.files.loras.empty()) files.loras.clear();
+  return files;
 }
 
 void PrintResult(const ConvertCommandOptions& o, const convert::Result& result, double seconds) {

@@ -136,7 +136,7 @@ Command DoctorCommand() {
       .options =
           OptionList{{.names = "path",
                       .target = &o->path,
-                      .help = "The model: a folder, a file, or owner/name (the same as --model)"}} +
+                      .help = "The model: a folder, a file, owner/name or a short name (the same as --model)"}} +
           ModelOptionList(o->files) +
           OptionList{ThreadsOption(o->threads, "", "Threads of the estimate (default: all processors)"),
                      {.names = "--json", .target = &o->json, .help = "Print one JSON object"}},

@@ -1,4 +1,6 @@
 // qwen-image generate and edit: from options to picture files.
+#include "generate_command.h"
+
 #include <chrono>
 #include <memory>
 
@@ -124,12 +126,25 @@ bool RunOnly(const Pipeline& pipeline, const JobPlan& plan, const std::string& c
   return debug.Finish(debug.reference()->settings(), options, pipeline);
 }
 
-int Run(GenerateOptions options, const DebugOptions& debug_options, const CancelFlag& cancel) {
+// What the model's name stands for, where nothing else says it.
+void TakeDefaultsOfName(GenerateOptions& options) {
+  const NamedDefaults defaults = DefaultsOfName(options.model);
+  GenerateRequest& request = options.request;
+  if (!request.steps && request.sigmas.empty()) request.steps = defaults.steps;
+  if (!request.cfg) request.cfg = defaults.cfg;
+}
+
+}  // namespace
+
+int Draw(GenerateOptions options, const Session& session) {
+  const DebugOptions& debug_options = session.debug;
+  const CancelFlag& cancel = session.cancel;
   if (debug_options.list_checkpoints) return ListCheckpoints(options, debug_options, cancel);
   // 1. Collect the settings: the command line, then the picture or the reference run to repeat.
   DebugRun debug(debug_options);
   if (debug.reference()) FillFromReference(*debug.reference(), options);
   if (!options.from.empty()) FillFromPicture(options.from, options);
+  TakeDefaultsOfName(options);
   if (options.edit && options.Files("input_images").empty())
     Fail(ErrorKind::kUsage, "nothing to edit: give a picture with --input-image");
   const auto print_note = [&](const std::string& note) {
@@ -148,7 +163,7 @@ int Run(GenerateOptions options, const DebugOptions& debug_options, const Cancel
 
   // 2. Load the model and check all requests before the first is drawn.
   CheckNamedCache(options);
-  const ModelFiles model = FindModel(options.model);
+  const ModelFiles model = FindModel(options.model, options.quiet);
   const Clock::time_point load_start = Clock::now();
   const Pipeline pipeline(model, options.machine.ForPipeline(PromptCacheOf(options)));
   const double load_seconds = SecondsSince(load_start);
@@ -193,11 +208,13 @@ int Run(GenerateOptions options, const DebugOptions& debug_options, const Cancel
   return passed ? 0 : 1;
 }
 
+namespace {
+
 Command DrawingCommand(bool edit) {
   const auto options = std::make_shared<GenerateOptions>();
   options->edit = edit;
   return {.options = GenerateOptionList(*options),
-          .run = [options](const Session& session) { return Run(*options, session.debug, session.cancel); },
+          .run = [options](const Session& session) { return Draw(*options, session); },
           .draws = true};
 }
 
@@ -211,6 +228,7 @@ Command GenerateCommand() {
       "Examples:\n"
       "  qwen-image generate \"a red circle on a blue background\" -o circle.png\n"
       "  qwen-image generate \"two green stars on a white background\" --count 4 --seed 7 -o stars.png\n"
+      "  qwen-image generate \"a cat\" --model qwen-image-2.1:turbo-q4 -o cat.png\n"
       "  qwen-image generate \"a cat\" --model ~/models/Qwen-Image-2.1-Turbo -o cat.png\n"
       "  qwen-image generate \"a cat\" --model ~/models/Qwen-Image --size 1328x1328 --steps 30\n"
       "  qwen-image generate \"a cat\" --model ~/models/Qwen-Image --transformer qwen-image-Q4_K_M.gguf\n"

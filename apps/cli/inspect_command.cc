@@ -9,6 +9,7 @@
 #include "inspect/weights.h"
 #include "inspect_report.h"
 #include "machine_options.h"
+#include "model_options.h"
 #include "print.h"
 #include "progress.h"
 
@@ -104,13 +105,14 @@ int Run(const InspectCommandOptions& o, const CancelFlag& cancel) {
                                     .tolerance = o.tolerance,
                                     .style = TextStyle::ForStandardOutput()};
   if (two) {
-    const inspect::WeightDiff diff = inspect::DiffWeights(o.path, o.other, o.filters, context);
+    const inspect::WeightDiff diff =
+        inspect::DiffWeights(FindWeights(o.path), FindWeights(o.other), o.filters, context);
     Print(stdout, "{}", o.json ? JsonText(WeightDiffJson(diff, o.tolerance)) : WeightDiffText(diff, report));
     return diff.Equal(o.tolerance) ? 0 : 1;
   }
   inspect::InspectOptions options{.filters = o.filters, .statistics = o.statistics};
   if (o.verify) options.read_again_bytes = std::numeric_limits<int64_t>::max();
-  const inspect::Inspection inspection = inspect::InspectWeights(o.path, options, context);
+  const inspect::Inspection inspection = inspect::InspectWeights(FindWeights(o.path), options, context);
   Print(stdout, "{}", o.json ? JsonText(InspectionJson(inspection)) : InspectionText(inspection, report));
   return inspection.broken() ? 1 : 0;
 }
@@ -119,7 +121,8 @@ OptionList OptionsOf(InspectCommandOptions& o) {
   return {
       {.names = "path",
        .target = &o.path,
-       .help = "A safetensors file, a folder with weights, or a whole model",
+       .help = "A safetensors file, a folder with weights, a whole model, owner/name of a pulled one, or the "
+               "short name of one (of which the transformer is shown)",
        .required = true},
       {.names = "other", .target = &o.other, .help = "Compare with this one, tensor by tensor"},
       {.names = "--filter",

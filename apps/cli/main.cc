@@ -63,12 +63,14 @@ Program TheProgram(DebugOptions& debug) {
           "4 does not fit in memory, 5 cannot write the output, 70 a bug in the program, 130 interrupted.\n\n"
           "Examples:\n  qwen-image generate \"a red circle on a blue background\" -o circle.png\n"
           "  qwen-image edit \"make the circle green\" --input-image circle.png -o green.png\n"
+          "  qwen-image run qwen-image-2.1 \"a lighthouse in fog\"\n"
           "  qwen-image serve\n"
           "More:      qwen-image generate --help",
       .options = DebugOptionList(debug),
-      .commands = {GenerateCommand(), EditCommand(), BisectCommand(), CompareCommand(), ConvertCommand(),
-                   InspectCommand(), PullCommand(), ServeCommand(), DoctorCommand(), DevicesCommand(),
-                   SelftestCommand(), BenchCommand(), ProveCommand(), CompletionsCommand(), ManCommand()},
+      .commands = {GenerateCommand(), EditCommand(), RunCommand(), ListCommand(), PullCommand(), RmCommand(),
+                   ServeCommand(), DoctorCommand(), InspectCommand(), ConvertCommand(), ProveCommand(),
+                   CompareCommand(), BisectCommand(), SelftestCommand(), DevicesCommand(), BenchCommand(),
+                   CompletionsCommand(), ManCommand()},
   };
 }
 

@@ -6,12 +6,15 @@
 #include <sys/syslimits.h>
 #endif
 
+#include "catalogue/catalogue.h"
+#include "catalogue/local.h"
 #include "core/fail.h"
 #include "families/vocabulary.h"
 #include "files/numbers.h"
 #include "files/text.h"
 #include "hub/cache.h"
 #include "hub/environment.h"
+#include "named_model.h"
 
 namespace qwen_image::cli {
 namespace {
@@ -31,12 +34,35 @@ LoraFile ParseLora(const std::string& text) {
   return {text.substr(0, colon), *scale};
 }
 
-// `asked` if it is there; else, if it can be the name of a repository, its folder in the Hugging Face cache.
-fs::path LocalOrDownloaded(const fs::path& asked) {
+bool IsThere(const fs::path& path) {
   std::error_code error;
-  if (fs::exists(fs::symlink_status(asked, error))) return asked;
-  const auto repo = hub::ParseRepoId(asked.string());
-  return repo ? hub::FindSnapshot(hub::CacheFolder(), *repo) : asked;
+  return fs::exists(fs::symlink_status(path, error));
+}
+
+// Whether it is a short name, and nothing here is called so.
+bool IsShortName(const fs::path& asked) { return catalogue::IsName(asked.string()) && !IsThere(asked); }
+
+// The model's own folder or file, and the rest if it is named by a short name.
+ModelFiles LocalOrDownloaded(ModelFiles named, bool quiet) {
+  if (IsThere(named.model)) return named;
+  if (const auto repo = hub::ParseRepoId(named.model.string())) {
+    named.model = hub::FindSnapshot(hub::CacheFolder(), *repo);
+  } else if (IsShortName(named.model)) {
+    const fs::path cache = hub::CacheFolder();
+    const NamedModel model = FindByName(named.model.string(), cache, quiet);
+    return catalogue::Resolve(*model.entry, std::move(named), cache);
+  }
+  return named;
+}
+
+bool NamesParts(const ModelFiles& named) {
+  return !named.transformer.empty() || !named.text_encoder.empty() || !named.vae.empty();
+}
+
+// $QWEN_IMAGE_MODEL, which counts if nothing else is named.
+void TakeVariable(ModelFiles& named) {
+  const char* variable = std::getenv("QWEN_IMAGE_MODEL");
+  if (named.model.empty() && !NamesParts(named) && variable && *variable) named.model = variable;
 }
 
 // Of the program that is running; empty if the system does not tell.
@@ -58,8 +84,8 @@ OptionList ModelOptionList(ModelFiles& files) {
   return {
       {.names = "-m,--model",
        .target = &files.model,
-       .help = "A folder (diffusers', mflux's or ComfyUI's layout), a single file, or owner/name of a pulled "
-               "model "
+       .help = "A folder (diffusers', mflux's or ComfyUI's layout), a single file, owner/name of a pulled "
+               "model, or a short name that `qwen-image list` shows "
                "(default, if no part is named: $QWEN_IMAGE_MODEL, or the embedded model)",
        .group = group},
       {.names = "--transformer",
@@ -94,14 +120,10 @@ OptionList ModelOptionList(ModelFiles& files) {
   };
 }
 
-ModelFiles FindModel(ModelFiles named) {
-  const bool parts = !named.transformer.empty() || !named.text_encoder.empty() || !named.vae.empty();
-  if (!named.model.empty()) named.model = LocalOrDownloaded(named.model);
-  if (!named.model.empty() || parts) return named;
-  if (const char* variable = std::getenv("QWEN_IMAGE_MODEL"); variable && *variable) {
-    named.model = LocalOrDownloaded(variable);
-    return named;
-  }
+ModelFiles FindModel(ModelFiles named, bool quiet) {
+  TakeVariable(named);
+  if (!named.model.empty()) return LocalOrDownloaded(std::move(named), quiet);
+  if (NamesParts(named)) return named;
   std::error_code error;
   const fs::path program = ProgramFolder();
   // Of a build, of an installed tree, of a Python package, of the folder where the user is.
@@ -114,6 +136,19 @@ ModelFiles FindModel(ModelFiles named) {
   }
   Fail(ErrorKind::kBadInput,
        "the embedded model was not found beside the program; say which one to use with --model FOLDER");
+}
+
+fs::path FindWeights(const fs::path& named) {
+  const ModelFiles files = LocalOrDownloaded(named, true);
+  return files.model.empty() ? files.transformer : files.model;
+}
+
+NamedDefaults DefaultsOfName(const ModelFiles& files) {
+  ModelFiles named = files;
+  TakeVariable(named);
+  if (!named.transformer.empty() || !IsShortName(named.model)) return {};
+  const NamedModel model = FindByName(named.model.string(), hub::CacheFolder(), true);
+  return {model.entry->steps, model.entry->cfg};
 }
 
 std::string ModelArguments(const ModelFiles& files) {

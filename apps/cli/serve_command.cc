@@ -74,7 +74,7 @@ void PrintAddress(const server::Server& server, const ServeOptions& o, const std
 
 int Run(const ServeOptions& o, const CancelFlag& cancel) {
   GiveBackLargeBuffers();
-  const ModelFiles model = FindModel(o.files);
+  const ModelFiles model = FindModel(o.files, o.quiet);
   const Pipeline pipeline(model,
                           o.machine.ForPipeline(o.no_prompt_cache ? "" : PromptCacheFolder().value_or("")));
   server::ServerSettings settings;
@@ -165,6 +165,7 @@ Command ServeCommand() {
           .footer =
               "Examples:\n"
               "  qwen-image serve\n"
+              "  qwen-image serve --model qwen-image-2.1:turbo-q4\n"
               "  qwen-image serve --model ~/models/Qwen-Image-Edit-2511 --port 9000\n"
               "  QWEN_IMAGE_API_KEY=\"$(cat key.txt)\" qwen-image serve --host 0.0.0.0\n"
               "  curl -s http://127.0.0.1:8080/jobs -d '{\"prompt\": \"a red circle on a blue background\"}'",
