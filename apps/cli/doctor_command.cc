@@ -134,9 +134,10 @@ Command DoctorCommand() {
       .name = "doctor",
       .summary = "What a model is, whether it is whole and fits, what would go wrong",
       .options =
-          OptionList{{.names = "path",
-                      .target = &o->path,
-                      .help = "The model: a folder, a file, owner/name or a short name (the same as --model)"}} +
+          OptionList{
+              {.names = "path",
+               .target = &o->path,
+               .help = "The model: a folder, a file, owner/name or a short name (the same as --model)"}} +
           ModelOptionList(o->files) +
           OptionList{ThreadsOption(o->threads, "", "Threads of the estimate (default: all processors)"),
                      {.names = "--json", .target = &o->json, .help = "Print one JSON object"}},
