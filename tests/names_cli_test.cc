@@ -25,18 +25,15 @@ using ::testing::SizeIs;
 using ::testing::StartsWith;
 
 using Arguments = std::vector<std::string>;
-constexpr int kUsage = 2, kBadInput = 3, kInterrupted = 130;
-const fs::path kSource = QWEN_IMAGE_SOURCE_DIR, kTiny = kSource / "models/tiny";
-const std::string kLora = "kohya.safetensors",
-                  kTransformer = "transformer/diffusion_pytorch_model.safetensors";
+const std::string kLora = "kohya.safetensors";
 
 class NamesCli : public testing::Test {
  protected:
   NamesCli() {
     hub_.copies = {"test/parts", "test/loras"};
-    for (const auto& entry : fs::recursive_directory_iterator(kTiny)) {
+    for (const auto& entry : fs::recursive_directory_iterator(kTinyFolder)) {
       if (!entry.is_regular_file()) continue;
-      files_.push_back(entry.path().lexically_relative(kTiny).string());
+      files_.push_back(entry.path().lexically_relative(kTinyFolder).string());
       hub_.Add(files_.back(), ReadBytes(entry.path()), entry.path().extension() == ".safetensors");
     }
     hub_.Add(kLora, ReadBytes(kSource / "tests/goldens/loras" / kLora), true);
@@ -110,7 +107,7 @@ class NamesCli : public testing::Test {
 TEST_F(NamesCli, RunDownloadsAndDraws) {
   const Arguments settings = {"a red circle", "--steps", "2", "--seed", "3"};
   Arguments run = {"run", "tiny-test", "--yes", "-o", "named.png"},
-            plain = {"generate", "-m", kTiny, "-o", "plain.png"};
+            plain = {"generate", "-m", kTinyFolder, "-o", "plain.png"};
   run.insert(run.end(), settings.begin(), settings.end());
   plain.insert(plain.end(), settings.begin(), settings.end());
   RunResult result = Run(run);
@@ -141,13 +138,13 @@ TEST_F(NamesCli, PartsAndWhatTheNameStandsFor) {
   Succeed({"generate",
            "a red circle",
            "--transformer",
-           kTiny / "transformer",
+           kTinyFolder / "transformer",
            "--text-encoder",
-           kTiny / "text_encoder",
+           kTinyFolder / "text_encoder",
            "--vae",
-           kTiny / "vae",
+           kTinyFolder / "vae",
            "--tokenizer",
-           kTiny / "tokenizer",
+           kTinyFolder / "tokenizer",
            "--variant",
            "qwen-image",
            "--lora",
@@ -244,7 +241,7 @@ TEST_F(NamesCli, NamesWhereverModelsAreNamed) {
   Succeed({"generate", "a star", "-m", "tiny-test", "--steps", "1", "-s", "64x64", "-o", "x.png"});
   Succeed({"doctor", "tiny-test:parts"});
   Succeed({"inspect", "tiny-test:parts", "--no-stats"});
-  Succeed({"inspect", kTiny / "transformer", "tiny-test:parts"});  // compared: the same
+  Succeed({"inspect", kTinyFolder / "transformer", "tiny-test:parts"});  // compared: the same
   Succeed({"bench", "-m", "tiny-test:parts", "--steps", "1", "--sizes", "64x64"});
   Succeed({"convert", "tiny-test:parts", "-o", "converted", "--to", "bf16", "--only", "vae"});
   RunOptions options = Options();

@@ -17,10 +17,6 @@ using ::testing::EndsWith;
 using ::testing::HasSubstr;
 using ::testing::UnorderedElementsAre;
 
-constexpr int kFailed = 1;
-const fs::path kSource = QWEN_IMAGE_SOURCE_DIR;
-const std::string kTransformer = "transformer/diffusion_pytorch_model.safetensors";
-
 std::string HostName() {
   std::array<char, 256> name{};
   return gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "";
