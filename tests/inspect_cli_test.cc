@@ -128,7 +128,7 @@ TEST_F(InspectCli, BrokenWeightsHaveTheirOwnExitCode) {
 
 TEST_F(InspectCli, UnreadableInput) {
   folder_.Write("empty/x.txt", "");
-  ExpectRefused({"absent"}, kBadInput, "there is no absent");
+  ExpectRefused({"absent"}, kBadInput, "there is no model absent");
   ExpectRefused({"empty"}, kBadInput, "holds no weights");
   ExpectRefused({(kSource / "docs/images/circle.png").string()}, kBadInput, "circle.png: a header of");
   ExpectRefused({kTiny, "--filter", "nothing.like.this"}, kBadInput, "matches \"nothing.like.this\"");

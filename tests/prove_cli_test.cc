@@ -273,7 +273,7 @@ TEST_F(ProveCli, RefusesBeforeItWorks) {
   folder_.Write("holidays/beach.jpg", "x");
   ExpectRefused({"prove", "-o", "holidays"}, kUsage, "holidays holds \"beach.jpg\"");
   ExpectRefused({"prove", "-o", "holidays/beach.jpg"}, kUsage, "is a file");
-  ExpectRefused({"prove", "-m", "nowhere"}, kBadInput, "there is no nowhere");
+  ExpectRefused({"prove", "-m", "nowhere"}, kBadInput, "there is no model nowhere");
   ExpectRefused({"prove", "--reference", "holidays"}, kBadInput, "holidays");
   ExpectRefused({"prove", "--size", "100x100", "-q"}, kUsage, "100x100");
   ExpectRefused({"prove", "--size", "wide"}, kUsage, "wide");
