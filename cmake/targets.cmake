@@ -2,15 +2,18 @@
 # fails for a wrong direction.
 #
 #   qwen_image_library(<folder> SOURCES a.cc … DEPENDS core … [PACKAGES fmt::fmt …] [TESTS a_test.cc …] [LABEL fast]
-#     [APART b_test.cc …])
+#     [APART b_test.cc …] [OPTIMIZE 1|2|3])
 #
-# The tests of a folder make one program, <folder>_test.
+# The tests of a folder make one program, <folder>_test. OPTIMIZE is the release build's level (default 2).
 function(qwen_image_library NAME)
-  cmake_parse_arguments(ARG "" "LABEL" "SOURCES;DEPENDS;PACKAGES;TESTS;APART" ${ARGN})
+  cmake_parse_arguments(ARG "" "LABEL;OPTIMIZE" "SOURCES;DEPENDS;PACKAGES;TESTS;APART" ${ARGN})
   list(TRANSFORM ARG_DEPENDS PREPEND qwen_image_)
   add_library(qwen_image_${NAME} STATIC ${ARG_SOURCES})
   target_include_directories(qwen_image_${NAME} PUBLIC ${PROJECT_SOURCE_DIR}/src ${PROJECT_SOURCE_DIR}/include)
   target_link_libraries(qwen_image_${NAME} PUBLIC ${ARG_DEPENDS} ${ARG_PACKAGES})
+  if(ARG_OPTIMIZE)
+    target_compile_options(qwen_image_${NAME} PRIVATE $<$<CONFIG:Release>:-O${ARG_OPTIMIZE}>)
+  endif()
   qwen_image_compile_together(qwen_image_${NAME} SOURCES ${ARG_SOURCES} APART ${ARG_APART})
   # For tests/rooms_test.py: a line "name;folder;sources;dependencies" for each library.
   file(RELATIVE_PATH FOLDER ${PROJECT_SOURCE_DIR} ${CMAKE_CURRENT_SOURCE_DIR})
@@ -35,7 +38,7 @@ function(qwen_image_test NAME)
   target_link_libraries(${NAME} PRIVATE ${ARG_DEPENDS} GTest::gmock GTest::gtest_main)
   target_compile_definitions(${NAME} PRIVATE QWEN_IMAGE_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
   if(NOT QWEN_IMAGE_SANITIZE)
-    target_compile_options(${NAME} PRIVATE -O1)  # tests are compiled far longer than they run
+    target_compile_options(${NAME} PRIVATE -O0 -U_FORTIFY_SOURCE)  # tests are compiled far longer than they run
   endif()
   qwen_image_compile_together(${NAME} SOURCES ${ARG_SOURCES} APART ${ARG_APART})
   qwen_image_precompile(${NAME} TEST)
