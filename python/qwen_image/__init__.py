@@ -14,8 +14,9 @@ from __future__ import annotations
 import inspect
 import json
 import os
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Callable, Iterable, Sequence, Union
+from typing import TYPE_CHECKING, Any, Callable, Union
 
 import numpy as np
 from PIL import Image

@@ -9,7 +9,7 @@ import threading
 import weakref
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Callable, Optional
+from typing import Any, Callable
 
 import numpy as np
 
@@ -112,8 +112,8 @@ atexit.register(_drawings.stop_all)
 def draw(
     pipeline: Handle,
     request: Handle,
-    on_progress: Optional[Callable[[Progress], object]],
-    on_preview: Optional[Callable[[np.ndarray], object]],
+    on_progress: Callable[[Progress], object] | None,
+    on_preview: Callable[[np.ndarray], object] | None,
 ) -> Drawn:
     """Other threads run meanwhile. What a callback or a handler of signals raises stops it and comes out unchanged."""
     events = (_PROGRESS if on_progress else 0) | (_PREVIEW if on_preview else 0)

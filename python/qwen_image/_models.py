@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import ctypes
 import os
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Callable, Iterable, Mapping, Union
+from typing import Any, Callable, Union
 
 import numpy as np
 

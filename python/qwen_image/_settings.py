@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import ctypes
 import os
-from typing import Any, Callable, Container, Mapping
+from collections.abc import Container, Mapping
+from typing import Any, Callable
 
 import numpy as np
 from PIL import Image

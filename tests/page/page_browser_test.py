@@ -11,13 +11,10 @@ import sys
 import tempfile
 import unittest
 
+from browser import ROOT, Browser, Server
 from PIL import Image, ImageChops
 from selenium.webdriver.common.action_chains import ActionChains
-from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
-
-import browser
-from browser import ROOT, Browser, Server
 
 PROGRAM = sys.argv.pop(1) if len(sys.argv) > 1 else None
 CIRCLE = ROOT / "docs/images/circle.png"
@@ -667,7 +664,10 @@ class Everybody(PageTest):
                 .observe({type: "layout-shift", buffered: true});""")
         # The foot goes down when the gallery grows, and the buttons of the stage are others when a picture is done.
         free = {"foot", "stage-actions"}
-        shifts = lambda: [s for s in page.run("return window.shifts") if s["value"] > 0.005 and not free.issuperset(s["nodes"])]
+
+        def shifts():
+            return [s for s in page.run("return window.shifts") if s["value"] > 0.005 and not free.issuperset(s["nodes"])]
+
         self.assertEqual(shifts(), [], "while the page opened")
         page.run("document.getElementById('advanced').open = true; requestAnimationFrame(() => setTimeout(() => { window.shifts = []; window.ready = 1; }))")
         page.until(lambda: page.run("return window.ready"))

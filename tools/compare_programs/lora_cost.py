@@ -1,7 +1,6 @@
-#!/usr/bin/env python3
 """Measures what a LoRA costs: alternating runs without and with one of rank 64 on every attention and MLP layer.
 
-    tools/compare_programs/lora_cost.py PROGRAM [--pairs 11] [--core 0] [--rank 64] [--model FOLDER]
+    python -m tools.compare_programs.lora_cost PROGRAM [--pairs 11] [--core 0] [--rank 64] [--model FOLDER]
 
 On synthetic weights of full width, 4 blocks in 4 bits at 512x512, one thread. Prints the median of the ratios of a step's
 time and its spread; exits with 1 above 1.2. The machine should have nothing else to do. Needs Python 3, taskset and numpy.
@@ -16,7 +15,8 @@ import tempfile
 from pathlib import Path
 
 import numpy as np
-from same_speed import BENCH, BLOCKS, seconds_of, write_model
+
+from tools.compare_programs.same_speed import BENCH, BLOCKS, seconds_of, write_model
 
 MOST = 1.2
 WIDTH = 3072
@@ -65,7 +65,10 @@ def main():
         lora = folder / "lora.safetensors"
         write_lora(lora, options.rank)
         plain = (*BENCH, "--sizes", "512x512", "--precision", "fast")
-        step = lambda arguments: seconds_of(program, arguments, model, options.core, folder)["per_step"]
+
+        def step(arguments):
+            return seconds_of(program, arguments, model, options.core, folder)["per_step"]
+
         step(plain)  # brings the weights into memory
         pairs = [(step(plain), step((*plain, "--lora", lora))) for _ in range(options.pairs)]
     ratios = sorted(with_lora / without for without, with_lora in pairs)

@@ -1,7 +1,6 @@
-#!/usr/bin/env python3
 """Draws a set of small pictures with two programs and compares their pixels.
 
-    tools/compare_programs/same_pixels.py OLD NEW [--only TEXT] [--keep FOLDER]
+    python -m tools.compare_programs.same_pixels OLD NEW [--only TEXT] [--keep FOLDER]
 
 All formats of weights, fast and exact, edits, inpainting, LoRA, other numbers of threads; and whether watching a run
 (--debug --checkpoints all) changes it. Needs Python 3 alone. One line a case; exits with 1 if a picture differs.
@@ -16,8 +15,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-import gguf_model
-import pictures
+from tools.compare_programs import gguf_model, pictures
 
 ROOT = Path(__file__).resolve().parents[2]
 TINY, GOLDENS = ROOT / "models" / "tiny", ROOT / "tests" / "goldens"
@@ -25,7 +23,7 @@ PROMPT = "a red circle on a blue background"
 PRECISIONS = ("fast", "exact")
 THREADS = (1, 2, 5)
 # What `convert` writes: types, and for one of them the other sizes of a group.
-CONVERSIONS = [(kind,) for kind in ("f32", "f16", "bf16", "q8", "q6", "q5", "q4", "q3", "q2")]
+CONVERSIONS: list[tuple[str, ...]] = [(kind,) for kind in ("f32", "f16", "bf16", "q8", "q6", "q5", "q4", "q3", "q2")]
 CONVERSIONS += [("q4", "32"), ("q4", "128"), ("q8", "32")]
 LORAS = ["peft", "kohya", "comfy_alpha", "transformer_alpha", "old_diffusers"]
 WIDE = GOLDENS / "formats" / "configs" / "wide32"

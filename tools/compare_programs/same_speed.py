@@ -1,7 +1,6 @@
-#!/usr/bin/env python3
 """Measures two programs against each other: alternating pairs of runs on one core, on synthetic weights of full width.
 
-    tools/compare_programs/same_speed.py OLD NEW [--pairs 11] [--core 0] [--only TEXT] [--model FOLDER]
+    python -m tools.compare_programs.same_speed OLD NEW [--pairs 11] [--core 0] [--only TEXT] [--model FOLDER]
 
 For every line the speed of NEW as a multiple of OLD's: the median over all pairs and its spread. Exits with 1 if a median is
 below 0.97. The machine should have nothing else to do. Needs Python 3, taskset, and numpy to
@@ -17,7 +16,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-import pictures
+from tools.compare_programs import pictures
 
 ROOT = Path(__file__).resolve().parents[2]
 BLOCKS, TEXT_LAYERS = 4, 2
@@ -50,9 +49,8 @@ RUNS = [
 def write_model(folder):
     if folder.exists():
         return
-    writer = ROOT / "tools" / "synthetic" / "write_model.py"
     parts = ["--text-encoder", "--vae", "--tokenizer", "--layers", str(BLOCKS), "--text-layers", str(TEXT_LAYERS)]
-    subprocess.run([sys.executable, writer, "--out", folder, *parts], check=True)
+    subprocess.run([sys.executable, "-m", "tools.synthetic.write_model", "--out", folder, *parts], check=True)
 
 
 def seconds_of(program, arguments, model, core, folder):

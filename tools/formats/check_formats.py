@@ -1,6 +1,6 @@
 """Draws a picture from every form with the engine, and with diffusers from the values that the form's own tool reads.
 
-    python tools/formats/check_formats.py --engine build/release/qwen-image --work build/formats [--sd PATH/sd-cli]
+    python -m tools.formats.check_formats --engine build/release/qwen-image --work build/formats [--sd PATH/sd-cli]
 
 The two must agree as closely as they do on plain weights (1 level, 60 dB). How far the form's picture is from that of
 the unquantized model is reported: docs/formats.md. --reference-only draws diffusers' pictures and leaves the engine out.
@@ -10,25 +10,17 @@ import argparse
 import inspect
 import math
 import subprocess
-import sys
 from pathlib import Path
 from types import SimpleNamespace
 
 import torch
 from diffusers import AutoencoderKLQwenImage
 
-import names
-import read_forms
-import write_formats
-from model_folder import COMPONENTS, Model, is_optional, read_json, write_json
+from tools.formats import names, read_forms, write_formats
+from tools.formats.model_folder import COMPONENTS, Model, is_optional, read_json, write_json
+from tools.reference import engine_check, environment, random_model, random_spec, text_to_image
 
 ROOT = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT / "tools" / "reference"))
-import engine_check  # noqa: E402
-import environment  # noqa: E402
-import random_model  # noqa: E402
-import random_spec  # noqa: E402
-import text_to_image  # noqa: E402
 
 # Rows of 256 values for ggml's larger blocks, and every constant that no weight file holds as in the published model.
 PUBLISHED = {

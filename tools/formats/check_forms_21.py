@@ -1,6 +1,6 @@
 """Draws with a model of Qwen-Image-2.1 in every form that other programs store it in.
 
-    python tools/formats/check_forms_21.py --engine build/release/qwen-image --model FOLDER --work build/forms21
+    python -m tools.formats.check_forms_21 --engine build/release/qwen-image --model FOLDER --work build/forms21
 
 Each form is written with the tool that its users' files come from, and beside it a plain folder with the values that
 this tool reads from it. The engine draws a picture from text and one from a picture with both, in exact precision:
@@ -25,11 +25,10 @@ from PIL import Image
 from safetensors import safe_open
 from safetensors.torch import save_file
 
-import gguf_forms
-import mlx_forms
-from golden_formats_21 import exact_value, fused, split
-from golden_names_21 import llama_text, llama_vision
-from safetensors_forms import PREFIX, comfy_quant, is_matrix
+from tools.formats import gguf_forms, mlx_forms
+from tools.formats.golden_formats_21 import exact_value, fused, split
+from tools.formats.golden_names_21 import llama_text, llama_vision
+from tools.formats.safetensors_forms import PREFIX, comfy_quant, is_matrix
 
 STEMS = {"transformer": "diffusion_pytorch_model", "text_encoder": "model", "vae": "diffusion_pytorch_model"}
 VISION = "model.visual."
@@ -46,7 +45,7 @@ class Model:
             self.tensors[component] = {}
             for file in sorted(path.glob("*.safetensors")):
                 with safe_open(file, "pt") as opened:
-                    for name in opened.keys():  # noqa: SIM118 (no dictionary)
+                    for name in opened.keys():
                         self.tensors[component][name] = opened.get_tensor(name).to(torch.bfloat16)
 
     def write_plain(self, out, values):

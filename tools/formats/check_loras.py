@@ -1,6 +1,6 @@
 """Draws with the engine and each LoRA of tests/goldens/loras, and with diffusers from the weights that it amounts to.
 
-    python tools/formats/check_loras.py --engine build/release/qwen-image --work build/formats
+    python -m tools.formats.check_loras --engine build/release/qwen-image --work build/formats
 
 The pictures must agree as closely as they do without a LoRA; the files that are to be refused must be refused.
 """
@@ -12,9 +12,9 @@ from pathlib import Path
 import torch
 from safetensors.torch import load_file
 
-from check_formats import ROOT, Reference, engine_check, engine_draw, environment, read_json
-from model_folder import Model
-from write_loras import RANK, STYLES
+from tools.formats.check_formats import ROOT, Reference, engine_check, engine_draw, environment, read_json
+from tools.formats.model_folder import Model
+from tools.formats.write_loras import RANK, STYLES
 
 LORAS = ROOT / "tests" / "goldens" / "loras"
 SETTINGS = {

@@ -1,6 +1,6 @@
 """Proves the name tables: every key of real state dicts is mapped both ways, against the programs' own tables.
 
-    python tools/formats/check_names.py
+    python -m tools.formats.check_names
 
 Against diffusers' converter of the Wan VAE, mflux's mapping tables (and its saver's output), and llama.cpp's through the
 gguf package. The state dicts are those of models in the published shape, with few and narrow layers.
@@ -14,7 +14,7 @@ from gguf.tensor_mapping import get_tensor_name_map
 from mflux.models.qwen.weights.qwen_weight_mapping import QwenWeightMapping
 from transformers import Qwen2_5_VLConfig, Qwen2_5_VLForConditionalGeneration
 
-import names
+from tools.formats import names
 
 LAYERS = 3
 

@@ -6,9 +6,9 @@ from functools import partial
 
 import gguf
 
-import names
-from model_folder import is_optional
-from safetensors_forms import PREFIX, VAE_FILE, comfy_form, in_bf16, write_vae_file
+from tools.formats import names
+from tools.formats.model_folder import is_optional
+from tools.formats.safetensors_forms import PREFIX, VAE_FILE, comfy_form, in_bf16, write_vae_file
 
 TYPES = ("F32", "F16", "BF16", "Q8_0", "Q4_0", "Q4_1", "Q5_0", "Q5_1")
 # Only ggml itself makes these: stable-diffusion.cpp's converter does.

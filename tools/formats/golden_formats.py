@@ -1,6 +1,6 @@
 """Writes the small files of other programs that are committed for the tests that run without Python.
 
-    python tools/formats/golden_formats.py --out tests/goldens/formats --sd PATH/sd-cli
+    python -m tools.formats.golden_formats --out tests/goldens/formats --sd PATH/sd-cli
 
 expected.json says of every file what each of its tensors is worth, under diffusers' names, as the program that wrote it
 reads it: the shape; of the float32 values, in float64, the sum, the sum of squares and the sum of value[i] · (i mod 97),
@@ -11,7 +11,6 @@ import argparse
 import json
 import shutil
 import subprocess
-import sys
 import tempfile
 from pathlib import Path
 
@@ -19,18 +18,10 @@ import mlx.core as mx
 import torch
 from mlx.utils import tree_flatten
 
-import gguf_forms
-import mlx_forms
-import names
-import read_forms
-import safetensors_forms
-from model_folder import Model
-from write_formats import version_of
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "reference"))
-import environment  # noqa: E402
-import random_model  # noqa: E402
-import random_spec  # noqa: E402
+from tools.formats import gguf_forms, mlx_forms, names, read_forms, safetensors_forms
+from tools.formats.model_folder import Model
+from tools.formats.write_formats import version_of
+from tools.reference import environment, random_model, random_spec
 
 MAX_BYTES = 1_500_000
 PROBES = 4

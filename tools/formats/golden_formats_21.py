@@ -1,6 +1,6 @@
 """Writes small files of Qwen-Image-2.1 as other programs store them, for the tests that run without Python.
 
-    python tools/formats/golden_formats_21.py --out tests/goldens/formats21
+    python -m tools.formats.golden_formats_21 --out tests/goldens/formats21
 
 expected.json is as golden_formats.py's: what each tensor is worth to the program that wrote it. Names are diffusers';
 gate and up of an MLP, which ComfyUI's files hold as one matrix, are told apart as diffusers' own converter does.
@@ -33,11 +33,8 @@ from mflux.models.qwen21.weights.qwen_image21_weight_definition import (
 from mlx.utils import tree_flatten, tree_unflatten
 from safetensors.torch import save_file
 
-import gguf_forms
-import mlx_forms
-import read_forms
-import safetensors_forms
-from golden_formats import Goldens
+from tools.formats import gguf_forms, mlx_forms, read_forms, safetensors_forms
+from tools.formats.golden_formats import Goldens
 
 CONFIG = {
     "num_layers": 1,

@@ -1,6 +1,6 @@
 """Writes what other programs call the tensors of Qwen-Image-2.1, taken from the programs themselves.
 
-    python tools/formats/golden_names_21.py --out tests/goldens/formats21/names.json
+    python -m tools.formats.golden_names_21 --out tests/goldens/formats21/names.json
 
 The reference's own names come from modules of diffusers and transformers. Of every other program: {its name: the
 reference's}, without those that are equal. Where a program has a table, the pairs are the table's; where it has only

@@ -17,9 +17,8 @@ from mflux.models.qwen.model.qwen_transformer.qwen_transformer import QwenTransf
 from mflux.models.qwen.weights.qwen_weight_definition import QwenWeightDefinition
 from mlx.utils import tree_flatten, tree_unflatten
 
-import names
-import safetensors_forms
-from model_folder import COMPONENTS, STEMS, read_json, write_json
+from tools.formats import names, safetensors_forms
+from tools.formats.model_folder import COMPONENTS, STEMS, read_json, write_json
 
 BITS = (2, 3, 4, 5, 6, 8)
 GROUP_SIZES = (32, 64, 128)

@@ -1,6 +1,6 @@
 """Converts a model with the engine and loads the result with MLX itself: are the values the same?
 
-    python tools/formats/mlx_load_check.py --engine build/release/qwen-image --work build/mlx_check
+    python -m tools.formats.mlx_load_check --engine build/release/qwen-image --work build/mlx_check
 
 For every number of bits and group size that MLX has, models/tiny is quantized by `qwen-image convert`, and
   - what is packed must be bit for bit what mlx.core.quantize makes of the same bfloat16 weights;

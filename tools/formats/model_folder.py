@@ -8,7 +8,7 @@ from pathlib import Path
 from diffusers import AutoencoderKLQwenImage
 from safetensors.torch import load_file
 
-import names
+from tools.formats import names
 
 COMPONENTS = ("transformer", "text_encoder", "vae")
 STEMS = {"transformer": "diffusion_pytorch_model", "text_encoder": "model", "vae": "diffusion_pytorch_model"}

@@ -5,8 +5,8 @@ from pathlib import Path
 import torch
 from safetensors import safe_open
 
-import names
-from model_folder import read_json
+from tools.formats import names
+from tools.formats.model_folder import read_json
 
 PREFIX = "model.diffusion_model."
 

@@ -7,8 +7,8 @@ from functools import partial
 import torch
 from safetensors.torch import save_file
 
-import names
-from model_folder import COMPONENTS, STEMS, is_optional
+from tools.formats import names
+from tools.formats.model_folder import COMPONENTS, STEMS, is_optional
 
 FP8 = torch.float8_e4m3fn
 PREFIX = "model.diffusion_model."

@@ -1,6 +1,6 @@
 """Writes a model folder in every form that users hold, with the tools that write those.
 
-    python tools/formats/write_formats.py --model models/tiny --out build/formats/tiny
+    python -m tools.formats.write_formats --model models/tiny --out build/formats/tiny
 
 Each form is a folder of OUT with a form.json: which tool wrote it, where each component is, and how the engine is called.
 What is there is kept. Every form is read back with its tool and compared with the source.
@@ -13,11 +13,8 @@ from pathlib import Path
 
 import torch
 
-import gguf_forms
-import mlx_forms
-import read_forms
-import safetensors_forms
-from model_folder import COMPONENTS, Model, is_optional, read_json, write_json
+from tools.formats import gguf_forms, mlx_forms, read_forms, safetensors_forms
+from tools.formats.model_folder import COMPONENTS, Model, is_optional, read_json, write_json
 
 PACKAGES = {
     "safetensors": "safetensors",

@@ -1,6 +1,6 @@
 """Writes one LoRA in every spelling that trainers use, and what diffusers makes of it.
 
-    python tools/formats/write_loras.py --out tests/goldens/loras [--model models/tiny]
+    python -m tools.formats.write_loras --out tests/goldens/loras [--model models/tiny]
 
 Files of the same layers hold the same factors, so that they must change the model in the same way, but for those that
 name an alpha: it is half the rank. expected.json holds the merged weights (in the manner of golden_formats.py),
@@ -11,7 +11,6 @@ must not take.
 import argparse
 import json
 import shutil
-import sys
 import warnings
 from pathlib import Path
 from types import SimpleNamespace
@@ -22,13 +21,11 @@ from diffusers import QwenImagePipeline
 from peft import LoraConfig
 from safetensors.torch import save_file
 
-from golden_formats import summary
-from model_folder import Model
+from tools.formats.golden_formats import summary
+from tools.formats.model_folder import Model
+from tools.reference import environment, text_to_image
 
 ROOT = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT / "tools" / "reference"))
-import environment  # noqa: E402
-import text_to_image  # noqa: E402
 
 RANK = 2
 ALPHA = 1.0

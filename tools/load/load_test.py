@@ -1,7 +1,6 @@
-#!/usr/bin/env python3
 """Puts `qwen-image serve` under load and says whether it stood it: rude clients, many jobs, memory.
 
-    tools/load/load_test.py build/release/qwen-image [--clients 50] [--jobs 1000]
+    python -m tools.load.load_test build/release/qwen-image [--clients 50] [--jobs 1000]
 
 Needs Python 3 alone. Exits with 1 if a job was lost, the server stopped answering or memory grew.
 """

@@ -90,7 +90,7 @@ serves() {
 pulls() {
   local root=$1 pull="HF_ENDPOINT=ADDRESS HF_HOME=/tmp/hf $2 pull qwen-image-cpp/tiny -q" place said
   mkdir -p "$roots/hub"
-  coproc hub { exec python3 "$project/tools/package/https_hub.py" "$roots/hub"; }
+  coproc hub { PYTHONPATH=$project exec python3 -m tools.package.https_hub "$roots/hub"; }
   local to_hub=${hub[1]} pid=$hub_PID address
   read -r address <&"${hub[0]}"
   pull=${pull/ADDRESS/$address}

@@ -2,18 +2,16 @@
 
 Writes FOLDER/authority.pem, the certificate to trust, then prints the address; ends when its input does.
 
-    python3 tools/package/https_hub.py FOLDER
+    python3 -m tools.package.https_hub FOLDER
 """
 
 import http.server
-import pathlib
 import ssl
 import subprocess
 import sys
 import threading
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "reference"))
-from hub_check import Hub  # noqa: E402
+from tools.reference.hub_check import Hub
 
 
 def main(folder):

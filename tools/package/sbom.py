@@ -3,7 +3,7 @@
 Libraries are those that lie in an archive or a wheel; their versions are those of the Debian packages on this machine,
 which they were copied from. A Debian package contains none: it depends on them.
 
-    python3 tools/package/sbom.py build/package 0.2.0
+    python3 -m tools.package.sbom build/package 0.2.0
 """
 
 import hashlib

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Installs a wheel in an empty environment and uses it: draws, edits, serves, and runs the module's tests.
 
-    tools/package/try_wheel.py build/package/qwen_image-*.whl [--python PYTHON]... [--wheels FOLDER]
+    python -m tools.package.try_wheel build/package/qwen_image-*.whl [--python PYTHON]... [--wheels FOLDER]
 
 Nothing is compiled, and nothing of the project is found by it but the tests. With --wheels NumPy and Pillow come from a
 folder, for systems without a network.
@@ -92,7 +92,7 @@ class Trial:
         )
         try:
             address = ""
-            for line in server.stdout:
+            for line in server.stdout or ():
                 words = [word for word in line.split() if word.startswith("http://")]
                 if words:
                     address = words[0].rstrip("/.,")

@@ -1,15 +1,10 @@
 """The programs and weights that are measured, and one measurement of each kind of work."""
 
-import diffusers_peer
-import kernels
-import outliers
-import process
-import rotated
-import sdcpp_peer
-from measurements import Measured
-from models import class_of
-from progress import progress
-from worker import Worker
+from tools.peers import diffusers_peer, kernels, outliers, process, rotated, sdcpp_peer
+from tools.peers.measurements import Measured
+from tools.peers.models import class_of
+from tools.peers.progress import progress
+from tools.peers.worker import Worker
 
 BLOCKS = 4  # of the model that stands for the published one
 BLOCK_COUNTS = (1, 2, 4, 8)
@@ -106,7 +101,7 @@ class Bench:
                 worker.ask(work, side=side if variant == diffusers_peer.INT8 else 256, text_tokens=tokens)
 
         key = f"blocks {variant} {side if variant == diffusers_peer.INT8 else ''}"
-        worker, _ = self.worker("diffusers_peer.py", key, start)
+        worker, _ = self.worker("diffusers_peer", key, start)
         answer = worker.ask(work, side=side, text_tokens=tokens)
         figures = {figure: answer["seconds"], "peak_bytes": answer["peak_bytes"]}
         return Measured(figures, [f"{class_of(folder)}.forward"], answer["conditions"])
@@ -116,7 +111,7 @@ class Bench:
             worker.ask("set_threads", threads=self.threads)
             worker.ask("load_vae", folder=str(self.models.vae()))
 
-        worker, _ = self.worker("diffusers_peer.py", "vae", start)
+        worker, _ = self.worker("diffusers_peer", "vae", start)
         answers = {work: worker.ask(work, side=side) for work in works}
         figures = {work: answer["seconds"] for work, answer in answers.items()}
         figures["peak_bytes"] = max(answer["peak_bytes"] for answer in answers.values())
@@ -141,7 +136,7 @@ class Bench:
                 answer = worker.ask("load", **options)
             return {"inference precision": answer["precision"], "version": answer["version"]}
 
-        return self.worker("openvino_peer.py", f"{variant} {side}", start)
+        return self.worker("openvino_peer", f"{variant} {side}", start)
 
     def openvino_blocks(self, variant, side):
         worker, notes = self.openvino(variant, side)
@@ -157,7 +152,7 @@ class Bench:
         return outliers.case(self.models, self.engine, self.reference_block)
 
     def reference_block(self, folder, inputs, target):
-        worker, _ = self.worker("diffusers_peer.py", "reference block", lambda worker: None)
+        worker, _ = self.worker("diffusers_peer", "reference block", lambda worker: None)
         worker.ask("set_threads", threads=self.threads)
         worker.ask("write_expected", folder=str(folder), inputs=str(inputs), target=str(target))
 
@@ -172,7 +167,7 @@ class Bench:
 
     def diffusers_error(self, variant):
         case, folder = str(self.outlier_case()), str(outliers.block_folder(self.models))
-        worker, _ = self.worker("diffusers_peer.py", f"error {variant}", lambda worker: None)
+        worker, _ = self.worker("diffusers_peer", f"error {variant}", lambda worker: None)
         worker.ask("set_threads", threads=self.threads)
         answer = worker.ask("block_error", folder=folder, case=case, variant=variant)
         return Measured({"nmse": answer["nmse"]}, ["one block"], answer["conditions"])

@@ -12,19 +12,16 @@ import time
 import traceback
 from pathlib import Path
 
-import lines as what
-import lines_21
-import machine
-import pages
-import tables
-from bench import Bench
-from engine import Engine
-from measurements import Measurements
-from models import PROJECT, Models
-from models_21 import Models21
-from process import ProgramFailed
-from progress import say
-from sdcpp_peer import StableDiffusion
+from tools.peers import lines as what
+from tools.peers import lines_21, machine, pages, tables
+from tools.peers.bench import Bench
+from tools.peers.engine import Engine
+from tools.peers.measurements import Measurements
+from tools.peers.models import PROJECT, Models
+from tools.peers.models_21 import Models21
+from tools.peers.process import ProgramFailed
+from tools.peers.progress import say
+from tools.peers.sdcpp_peer import StableDiffusion
 
 
 def parse_arguments():

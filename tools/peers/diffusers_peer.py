@@ -3,15 +3,15 @@ serves a Worker."""
 
 from pathlib import Path
 
-import block
-from models import class_of
-from worker import forget_peak, serve, timed
+from tools.peers import block
+from tools.peers.models import class_of
+from tools.peers.worker import forget_peak, serve, timed
 
 VARIANT, BF16, INT8 = "fp32", "bf16", "int8 weights and activations, torchao, inductor"
 VARIANTS = (VARIANT, BF16, INT8)
 FRAME = 1  # a picture is a video of one frame
 
-loaded = {}
+loaded: dict = {}
 
 
 def load(folder, variant=VARIANT):

@@ -4,8 +4,8 @@ import json
 import os
 import shutil
 
-import process
-from models import PROMPT, PROMPT_TOKENS
+from tools.peers import process
+from tools.peers.models import PROMPT, PROMPT_TOKENS
 
 
 class Engine:

@@ -3,7 +3,7 @@
 import json
 import re
 
-import process
+from tools.peers import process
 
 FILTER = "MatMul 1024x3072x12288|Attention 24x128|Conv2d 3x3|LayerNorm|RmsNorm|MatMul 23x|MatMul 1x"
 

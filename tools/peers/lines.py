@@ -3,14 +3,9 @@ whatever changes on the machine in the meantime meets all of them."""
 
 from dataclasses import dataclass
 
-import diffusers_peer
-import openvino_peer
-import outliers
-import rivals
-import rotated
-import sdcpp_peer
-from bench import BLOCK_COUNTS, BLOCKS, GROWTH_BLOCKS
-from contestants import BEFORE, DIFFUSERS, ENGINE, EXACT_BF16, FAST, FAST_OUTLIERS, OPENVINO, ROTATED, SDCPP
+from tools.peers import diffusers_peer, openvino_peer, outliers, rivals, rotated, sdcpp_peer
+from tools.peers.bench import BLOCK_COUNTS, BLOCKS, GROWTH_BLOCKS
+from tools.peers.contestants import BEFORE, DIFFUSERS, ENGINE, EXACT_BF16, FAST, FAST_OUTLIERS, OPENVINO, ROTATED, SDCPP
 
 RESOLUTIONS = (256, 512, 768, 1024, 1536)
 AVX2 = "avx2"

@@ -3,9 +3,9 @@ ready, so these are what is compared."""
 
 import os
 
-import diffusers_peer
-from contestants import DIFFUSERS, ENGINE, FAST
-from lines import Contestant, Line, Variant, engine_blocks
+from tools.peers import diffusers_peer
+from tools.peers.contestants import DIFFUSERS, ENGINE, FAST
+from tools.peers.lines import Contestant, Line, Variant, engine_blocks
 
 BLOCKS, SIDE, STEPS = 4, 1024, 3
 WITHOUT, WITH = "without a reference", "with one of 1024×1024"

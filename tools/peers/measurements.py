@@ -6,7 +6,7 @@ import statistics
 import time
 from dataclasses import dataclass, field
 
-import machine
+from tools.peers import machine
 
 
 @dataclass

@@ -7,17 +7,14 @@ The class is of the older models; models_21.py has what is different in Qwen-Ima
 import argparse
 import json
 import shutil
-import sys
 from pathlib import Path
 
-import dequantize
-from progress import progress
+from tools.formats import names
+from tools.peers import dequantize
+from tools.peers.progress import progress
+from tools.synthetic import write_model
 
 PROJECT = Path(__file__).resolve().parents[2]
-sys.path += [str(PROJECT / "tools" / "synthetic"), str(PROJECT / "tools" / "formats")]
-
-import names  # noqa: E402
-import write_model  # noqa: E402
 
 STEM = "diffusion_pytorch_model"
 # 18 words that are 18 tokens in the embedded model's tokenizer and in Qwen's own. The template puts 34 before them,
@@ -50,7 +47,7 @@ class Models:
     short_text_layers = SHORT_TEXT_LAYERS
     narrow_vae = {"base_dim": 8}
     text_tokens = TEXT_TOKENS
-    unread = ()  # how the names of tensors begin that drawing from text does not read
+    unread: tuple[str, ...] = ()  # how the names of tensors begin that drawing from text does not read
     tokenizer = PROJECT / "models" / "tiny" / "tokenizer"
 
     def __init__(self, root, synthetic=None):

@@ -1,6 +1,6 @@
 """The weights of Qwen-Image-2.1, in a folder of their own."""
 
-from models import Models, write_model, write_once
+from tools.peers.models import Models, write_model, write_once
 
 
 class Models21(Models):

@@ -4,8 +4,8 @@ the model. What lies before and after the blocks is left out. Run as a program i
 from dataclasses import dataclass
 from pathlib import Path
 
-import block
-from worker import serve, timed
+from tools.peers import block
+from tools.peers.worker import serve, timed
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ SETTINGS = {
 VARIANTS = tuple(SETTINGS)
 FORCED = Setting(F32, 0, "f32").name
 
-loaded = {}
+loaded: dict = {}
 
 
 def convert(transformer, weights, case):

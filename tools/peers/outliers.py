@@ -13,9 +13,8 @@ import shutil
 
 import numpy as np
 
-import block
-import dequantize
-from models import STEM, write_once
+from tools.peers import block, dequantize
+from tools.peers.models import STEM, write_once
 
 SIDE = 512
 MEASURED = 1  # the block

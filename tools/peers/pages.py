@@ -1,7 +1,6 @@
 """The pages, each from the measurements of its own lines."""
 
-import report
-import report_21
+from tools.peers import report, report_21
 
 
 def is_of_21(line):

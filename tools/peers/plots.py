@@ -15,9 +15,9 @@ matplotlib.rcParams |= {
 
 from matplotlib import pyplot  # noqa: E402
 
-import kernels  # noqa: E402
-from bench import GROWTH_BLOCKS  # noqa: E402
-from contestants import DIFFUSERS, ENGINE, FAST, OPENVINO, SDCPP  # noqa: E402
+from tools.peers import kernels  # noqa: E402
+from tools.peers.bench import GROWTH_BLOCKS  # noqa: E402
+from tools.peers.contestants import DIFFUSERS, ENGINE, FAST, OPENVINO, SDCPP  # noqa: E402
 
 COLORS = {ENGINE: "#c0392b", SDCPP: "#2980b9", DIFFUSERS: "#7f8c8d", OPENVINO: "#8e44ad"}
 BLOCKS = 4

@@ -9,7 +9,7 @@ import subprocess
 import time
 from dataclasses import dataclass
 
-import machine
+from tools.peers import machine
 
 
 class ProgramFailed(Exception):

@@ -3,13 +3,10 @@
 import statistics
 from pathlib import Path
 
-import machine
-import openvino_peer
-import rivals
-import targets
-from bench import GROWTH_BLOCKS
-from contestants import DIFFUSERS, ENGINE, FAST, OPENVINO
-from tables import (
+from tools.peers import machine, openvino_peer, rivals, targets
+from tools.peers.bench import GROWTH_BLOCKS
+from tools.peers.contestants import DIFFUSERS, ENGINE, FAST, OPENVINO
+from tools.peers.tables import (
     disturbed_text,
     engine_command,
     human,
@@ -114,7 +111,7 @@ def kernel_table(m):
 
 
 def write(m, docs):
-    import plots  # which need matplotlib
+    from tools.peers import plots  # which need matplotlib
 
     rows = targets.all_rows(m)
     step_and_memory = ["step", "peak_bytes"]

@@ -2,9 +2,9 @@
 
 from pathlib import Path
 
-import targets_21
-from contestants import FAST
-from tables import disturbed_text, engine_command, line_table, machine_text, target_table, versions, whole_picture_text
+from tools.peers import targets_21
+from tools.peers.contestants import FAST
+from tools.peers.tables import disturbed_text, engine_command, line_table, machine_text, target_table, versions, whole_picture_text
 
 PAGE = Path(__file__).resolve().parent / "page_21.md"  # the words around the tables
 NAME = "benchmarks_21.md"

@@ -3,7 +3,7 @@ outliers (outliers.py). A setting that is fast because it is wrong is listed wit
 
 import statistics
 
-from contestants import ENGINE, FAST
+from tools.peers.contestants import ENGINE, FAST
 
 LINE = "errors"
 WITHIN = 3  # times our own error

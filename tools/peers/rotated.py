@@ -5,8 +5,8 @@ import json
 
 import numpy as np
 
-import dequantize
-from models import write_model, write_once
+from tools.peers import dequantize
+from tools.peers.models import write_model, write_once
 
 GROUP = 256
 SCALE = 0.02 / 40  # of integers whose standard deviation is 40

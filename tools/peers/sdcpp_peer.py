@@ -2,8 +2,8 @@
 
 import os
 
-import process
-from models import PROMPT
+from tools.peers import process
+from tools.peers.models import PROMPT
 
 KINDS = ("q4_0", "q4_K", "q8_0", "f16", "bf16")  # of weights
 WITHOUT_FLASH = ", no flash attention"

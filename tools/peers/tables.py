@@ -3,10 +3,9 @@
 import importlib.metadata
 import statistics
 
-import machine
-import targets
-from contestants import ENGINE
-from models import PROMPT
+from tools.peers import machine, targets
+from tools.peers.contestants import ENGINE
+from tools.peers.models import PROMPT
 
 
 def human(name, value):

@@ -4,9 +4,8 @@ import re
 import statistics
 from dataclasses import dataclass, field
 
-import machine
-import rivals
-from contestants import BEFORE, DIFFUSERS, ENGINE, EXACT_BF16, FAST, OPENVINO, ROTATED, SDCPP
+from tools.peers import machine, rivals
+from tools.peers.contestants import BEFORE, DIFFUSERS, ENGINE, EXACT_BF16, FAST, OPENVINO, ROTATED, SDCPP
 
 
 @dataclass

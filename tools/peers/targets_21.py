@@ -2,10 +2,10 @@
 
 import statistics
 
-from contestants import DIFFUSERS, ENGINE, FAST
-from lines_21 import MEMORY_LIMIT, WITH, WITHOUT
-from models_21 import Models21
-from targets import Row, faster, memory, reason, spread
+from tools.peers.contestants import DIFFUSERS, ENGINE, FAST
+from tools.peers.lines_21 import MEMORY_LIMIT, WITH, WITHOUT
+from tools.peers.models_21 import Models21
+from tools.peers.targets import Row, faster, memory, reason, spread
 
 # Keys and values of the prompt, in fp32: 2 × 32 layers × 4096 numbers a token.
 PREFIX_BYTES = Models21.text_tokens * 2 * 32 * 4096 * 4

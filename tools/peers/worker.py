@@ -9,10 +9,8 @@ import sys
 import time
 from pathlib import Path
 
-import machine
-from process import ProgramFailed
-
-HERE = Path(__file__).resolve().parent
+from tools.peers import machine
+from tools.peers.process import ProgramFailed
 
 
 class Worker:
@@ -23,7 +21,7 @@ class Worker:
         self.log = open(log, "ab")
         env = os.environ | {"OMP_NUM_THREADS": str(threads), "HF_HUB_OFFLINE": "1"}
         self.process = subprocess.Popen(
-            [sys.executable, str(HERE / script)],
+            [sys.executable, "-m", f"tools.peers.{script}"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self.log,

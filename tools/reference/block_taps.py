@@ -2,8 +2,8 @@
 
 from diffusers.models.transformers import transformer_qwenimage
 
-import attention_weights
-from checkpoint_choice import ON_REQUEST
+from tools.reference import attention_weights
+from tools.reference.checkpoint_choice import ON_REQUEST
 
 # The order in which QwenImageTransformerBlock.forward and its attention processor make them.
 MODULATED = (

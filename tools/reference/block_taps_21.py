@@ -3,8 +3,8 @@
 import torch
 from diffusers.models.transformers import transformer_qwenimage21
 
-import attention_weights
-from checkpoint_choice import ON_REQUEST
+from tools.reference import attention_weights
+from tools.reference.checkpoint_choice import ON_REQUEST
 
 # The order in which QwenImage21TransformerBlock.forward and its attention processor make them.
 MODULATED = (("modulated1", "gate1"), ("modulated2", "gate2"))

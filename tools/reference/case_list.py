@@ -4,9 +4,7 @@ import json
 import os
 from pathlib import Path
 
-import official_pipelines
-import random_model
-import random_spec
+from tools.reference import official_pipelines, random_model, random_spec
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]

@@ -1,18 +1,16 @@
 """Small random Qwen3-VL models, and what the official classes and Qwen-Image-2.1's pipeline make of prompts with them.
 
-    python tools/reference/conditioner21_goldens.py tests/goldens/conditioner21
+    python -m tools.reference.conditioner21_goldens tests/goldens/conditioner21
 
 Two models get patches and ids: the vision tower and the language model alone are tested, layer by layer. A third one goes
 through the pipeline's own prompt code with the embedded tokenizer, pictures with alpha among them.
 """
 
 import argparse
-import hashlib
 import json
 import pathlib
 import shutil
 
-import numpy as np
 import torch
 from diffusers import QwenImage21Pipeline
 from PIL import Image
@@ -22,11 +20,7 @@ from transformers import BatchFeature, Qwen2Tokenizer, Qwen3VLConfig, Qwen3VLFor
 from transformers.models.qwen2_vl.image_processing_pil_qwen2_vl import Qwen2VLImageProcessorPil
 from transformers.vision_utils import get_vision_interpolation_indices_and_weights
 
-import environment
-import golden_json
-import processor_goldens
-import random_weights
-import tokenizer_goldens
+from tools.reference import environment, golden_json, processor_goldens, random_weights, tokenizer_goldens
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 IMAGE_TOKEN = 60

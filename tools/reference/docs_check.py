@@ -5,7 +5,7 @@ import shutil
 import subprocess
 import sys
 
-from case_list import ROOT
+from tools.reference.case_list import ROOT
 
 PYTHON = ".venv/bin/python "
 

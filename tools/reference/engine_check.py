@@ -7,8 +7,7 @@ import subprocess
 import numpy as np
 from PIL import Image
 
-import engine_command
-import official_pipelines
+from tools.reference import engine_command, official_pipelines
 
 LIMIT_LEVELS = 1
 LIMIT_PSNR = 60.0

@@ -1,6 +1,6 @@
 """The engine's command for each of the official pipelines."""
 
-from official_pipelines import KINDS
+from tools.reference.official_pipelines import KINDS
 
 
 def words(pipeline, folder, inputs):

@@ -1,11 +1,11 @@
 """Exports reference tensors from the official Qwen-Image pipeline (diffusers) as named npy files.
 
-    python tools/reference/export.py --prompt "a red circle" --height 128 --width 128 --seed 42 --steps 4
+    python -m tools.reference.export --prompt "a red circle" --height 128 --width 128 --seed 42 --steps 4
 
 writes debug_artifacts/run/ref; `qwen-image --debug=run generate -o out.png` then repeats the run and compares.
 
-    python tools/reference/export.py --pipeline edit-plus --image a.png --image b.png --prompt "put a beside b"
-    python tools/reference/export.py --model a-2.1-model --image a.png --prompt "make it night"
+    python -m tools.reference.export --pipeline edit-plus --image a.png --image b.png --prompt "put a beside b"
+    python -m tools.reference.export --model a-2.1-model --image a.png --prompt "make it night"
 """
 
 import argparse
@@ -17,16 +17,12 @@ from pathlib import Path
 
 import torch
 
-import engine_command
-import environment
-import official_pipelines
-import text_to_image
-import vae_encode
-from checkpoint_choice import CheckpointChoice
-from checkpoint_store import CheckpointStore
-from image_21 import Image21
-from noise_floor import FloorMeter
-from picture_to_image import PictureToImage
+from tools.reference import engine_command, environment, official_pipelines, text_to_image, vae_encode
+from tools.reference.checkpoint_choice import CheckpointChoice
+from tools.reference.checkpoint_store import CheckpointStore
+from tools.reference.image_21 import Image21
+from tools.reference.noise_floor import FloorMeter
+from tools.reference.picture_to_image import PictureToImage
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 EMBEDDED_MODEL = Path(__file__).resolve().parents[2] / "models" / "tiny"

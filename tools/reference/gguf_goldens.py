@@ -1,6 +1,6 @@
 """Writes the goldens of GGUF files with the official package (gguf, from the authors of ggml).
 
-    python tools/reference/gguf_goldens.py --out tests/goldens/gguf
+    python -m tools.reference.gguf_goldens --out tests/goldens/gguf
 
 all_types.gguf             a tensor of every type that the engine decodes and of some that it only lists, and metadata of
                            every kind

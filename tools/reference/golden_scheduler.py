@@ -4,8 +4,7 @@ import numpy as np
 from diffusers import FlowMatchEulerDiscreteScheduler
 from diffusers.pipelines.qwenimage.pipeline_qwenimage import calculate_shift
 
-import golden_json
-import random_spec
+from tools.reference import golden_json, random_spec
 
 STEPS = (2, 3, 4, 8, 20, 50)
 SIZES = ((128, 128), (96, 160), (512, 512), (1024, 1024), (1328, 1328), (1664, 928), (2048, 2048))

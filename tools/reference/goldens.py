@@ -7,11 +7,9 @@ import sys
 import numpy as np
 from safetensors.numpy import save_file
 
-import golden_rng
-import golden_scheduler
-import input_pictures
-from case_list import CaseList, export_arguments
-from export import export
+from tools.reference import golden_rng, golden_scheduler, input_pictures
+from tools.reference.case_list import CaseList, export_arguments
+from tools.reference.export import export
 
 MAX_BYTES = 13_000_000  # of all goldens together: they are committed
 

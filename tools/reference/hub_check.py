@@ -2,7 +2,7 @@
 
 A server on 127.0.0.1 plays Hugging Face, with models/tiny as its only repository.
 
-    python tools/reference/hub_check.py build/release/qwen-image
+    python -m tools.reference.hub_check build/release/qwen-image
 """
 
 import hashlib

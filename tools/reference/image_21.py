@@ -2,8 +2,8 @@
 
 import math
 
-from block_taps_21 import BlockTaps21
-from picture_to_image import PictureToImage
+from tools.reference.block_taps_21 import BlockTaps21
+from tools.reference.picture_to_image import PictureToImage
 
 
 class Image21(PictureToImage):

@@ -1,6 +1,6 @@
 """Writes picture files of all kinds and what Pillow reads from them.
 
-    python tools/reference/image_goldens.py --out tests/goldens/images
+    python -m tools.reference.image_goldens --out tests/goldens/images
 
 NAME.png, .jpg, .webp      the files; mask_*.png are masks
 expected.npz               for each file its pixels, [height, width, 3] of uint8, as the engine's ReadImage must return them;
@@ -96,7 +96,7 @@ def without_adobe(data):
 
 def as_ycck(data):
     """The same numbers, declared to be YCCK instead of CMYK."""
-    for marker, start, end in jpeg_segments(data):
+    for marker, _, end in jpeg_segments(data):
         if marker == 0xFFEE:
             return data[: end - 1] + b"\2" + data[end:]
     raise ValueError("no Adobe segment")

@@ -1,6 +1,6 @@
 """Turns the tensors that another program dumped into a run, which `qwen-image compare REF RUN` understands.
 
-    python tools/reference/import_run.py dumps/ --map tools/reference/maps/mflux.json \\
+    python -m tools.reference.import_run dumps/ --map tools/reference/maps/mflux.json \\
         --manifest-from debug_artifacts/run/ref --run-id run --tool mflux
 
 reads .npy, .npz, .safetensors and torch's .pt/.pth (without running what a pickle may hold) and writes
@@ -13,10 +13,10 @@ import json
 import sys
 from pathlib import Path
 
-import suggest_map
-from checkpoint_store import CheckpointStore
-from foreign_files import open_dump, storable
-from name_map import NameMap
+from tools.reference import suggest_map
+from tools.reference.checkpoint_store import CheckpointStore
+from tools.reference.foreign_files import open_dump, storable
+from tools.reference.name_map import NameMap
 
 # What two runs must agree on to be compared.
 SETTINGS = ("pipeline", "prompt", "negative_prompt", "width", "height", "steps", "cfg", "seed", "max_sequence_length")

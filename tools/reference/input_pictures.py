@@ -1,6 +1,6 @@
 """Draws the input pictures of the cases: deterministic, of any size, with the fine detail that a resize must get right.
 
-    python tools/reference/input_pictures.py 150x100 a.png [--seed 1] [--alpha | --mask]
+    python -m tools.reference.input_pictures 150x100 a.png [--seed 1] [--alpha | --mask]
 """
 
 import argparse

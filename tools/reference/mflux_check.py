@@ -1,7 +1,7 @@
 """Compares mflux's Qwen-Image transformer and VAE (MLX) with the official ones on random weights, tensor by tensor, and the
 engine with mflux.
 
-    python tools/reference/mflux_check.py --work DIR --engine build/release/qwen-image [--device mlx-cpu]...
+    python -m tools.reference.mflux_check --work DIR --engine build/release/qwen-image [--device mlx-cpu]...
 
 mflux twice: as it is, where one layer computes in bfloat16 whatever the model's precision, and with that layer in float32.
 The first must part from the reference in that layer and nowhere before it, the second nowhere. Then the engine, on every
@@ -13,14 +13,9 @@ import subprocess
 import sys
 from pathlib import Path
 
-import compare_runs
-import engine_check
-import environment
-import input_pictures
-import random_model
-import random_spec
-from export import export
-from import_run import import_run
+from tools.reference import compare_runs, engine_check, environment, input_pictures, random_model, random_spec
+from tools.reference.export import export
+from tools.reference.import_run import import_run
 
 HERE = Path(__file__).resolve().parent
 # What mflux runs; the rest of the reference is its input.
@@ -32,7 +27,7 @@ TOLERANCE = 1e-4
 # mflux casts the input of norm_out to ModelConfig.precision, which is bfloat16.
 BFLOAT16_LAYER = "transformer/step000/norm_out.linear"
 FLOAT32 = "--precision=float32"
-RUNS = (("as it is", [], BFLOAT16_LAYER), ("in float32", [FLOAT32], None))
+RUNS: tuple = (("as it is", [], BFLOAT16_LAYER), ("in float32", [FLOAT32], None))
 # What passes between the components.
 OUTPUTS = {"velocity": "/proj_out", "decoded": "vae/decoder.conv_out", "encoded": "vae.image0/quant_conv"}
 
@@ -53,7 +48,7 @@ def make_reference(work):
 def run_mflux(model, reference, folder, options):
     """In a process of its own: it patches mflux's classes."""
     dump = folder / "dump"
-    command = [sys.executable, HERE / "mflux_run.py", f"--model={model}", f"--reference={reference}", f"--out={dump}"]
+    command = [sys.executable, "-m", "tools.reference.mflux_run", f"--model={model}", f"--reference={reference}", f"--out={dump}"]
     subprocess.run([*command, *options], check=True)
     run = folder / "mflux"
     arguments = [str(dump), f"--map={HERE / 'maps' / 'mflux.json'}", f"--manifest-from={reference}", f"--out={run}"]

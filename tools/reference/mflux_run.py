@@ -1,6 +1,6 @@
 """Runs mflux's Qwen-Image classes (MLX) on a reference run's inputs and dumps its tensors under mflux's own names.
 
-    python tools/reference/mflux_run.py --model DIR --reference RUN --out DIR [--precision float32] [--bits 4 --save DIR]
+    python -m tools.reference.mflux_run --model DIR --reference RUN --out DIR [--precision float32] [--bits 4 --save DIR]
 
 The text encoder is left out: mflux fixes its size. Of the transformer, layers and heads are free (a head has 128 channels);
 the VAE must have a base of 96 channels.

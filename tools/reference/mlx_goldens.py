@@ -1,6 +1,6 @@
 """Writes the goldens of quantized weights with MLX itself (packages mlx and mlx-cpu, or mlx on a Mac).
 
-    python tools/reference/mlx_goldens.py --out tests/goldens/mlx
+    python -m tools.reference.mlx_goldens --out tests/goldens/mlx
 
 all_modes.safetensors    every number of bits and group size: packed weight, scales, biases, and what mlx.core.dequantize
                          makes of them

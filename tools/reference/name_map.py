@@ -15,7 +15,7 @@ from pathlib import Path
 
 import numpy as np
 
-from checkpoint_choice import glob_pattern
+from tools.reference.checkpoint_choice import glob_pattern
 
 
 def pack_latents(array):

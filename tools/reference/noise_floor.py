@@ -4,7 +4,7 @@ import sys
 
 import numpy as np
 
-from checkpoint_store import to_numpy
+from tools.reference.checkpoint_store import to_numpy
 
 
 def difference(got, want):

@@ -16,7 +16,7 @@ from PIL import Image
 from transformers import BatchFeature, Qwen3VLForConditionalGeneration
 from transformers.models.qwen2_vl.image_processing_pil_qwen2_vl import Qwen2VLImageProcessorPil
 
-from processor_21 import Processor21, repeat_image_pads
+from tools.reference.processor_21 import Processor21, repeat_image_pads
 
 
 @dataclass(frozen=True)

@@ -1,10 +1,10 @@
 """The parity check with the official pipeline, and the goldens of the tests that run without Python.
 
-    python tools/reference/parity.py run --engine build/release/qwen-image --work DIR [--case NAME]... [--device mlx-cpu]
+    python -m tools.reference.parity run --engine build/release/qwen-image --work DIR [--case NAME]... [--device mlx-cpu]
         [--update-goldens]
-    python tools/reference/parity.py foreign --engine build/release/qwen-image --work DIR [--device NAME]...
-    python tools/reference/parity.py export --work DIR [--case NAME]...
-    python tools/reference/parity.py goldens --out tests/goldens
+    python -m tools.reference.parity foreign --engine build/release/qwen-image --work DIR [--device NAME]...
+    python -m tools.reference.parity export --work DIR [--case NAME]...
+    python -m tools.reference.parity goldens --out tests/goldens
 """
 
 import argparse
@@ -14,16 +14,10 @@ import subprocess
 import sys
 from pathlib import Path
 
-import compare_runs
-import docs_check
-import engine_check
-import environment
-import goldens
-import mflux_check
-import input_pictures
-from case_list import HERE, KEYS, ROOT, CaseList, export_arguments
-from export import export
-from random_model import write_json
+from tools.reference import compare_runs, docs_check, engine_check, environment, goldens, input_pictures, mflux_check
+from tools.reference.case_list import HERE, KEYS, ROOT, CaseList, export_arguments
+from tools.reference.export import export
+from tools.reference.random_model import write_json
 
 # The files that decide what a reference holds; a change in any of them makes the references old.
 EXPORTER = (
@@ -100,14 +94,14 @@ def export_cases(args):
 def update_goldens():
     """Everything under tests/goldens that comes from the official code and from Pillow."""
     folder = ROOT / "tests" / "goldens"
-    for script, words in (
-        ("image_goldens.py", ["--out", folder / "images"]),
-        ("processor_goldens.py", [folder / "processors"]),
-        ("vision_goldens.py", [folder / "vision"]),
-        ("vae21_goldens.py", [folder / "vae21"]),
-        ("conditioner21_goldens.py", [folder / "conditioner21"]),
+    for module, words in (
+        ("image_goldens", ["--out", folder / "images"]),
+        ("processor_goldens", [folder / "processors"]),
+        ("vision_goldens", [folder / "vision"]),
+        ("vae21_goldens", [folder / "vae21"]),
+        ("conditioner21_goldens", [folder / "conditioner21"]),
     ):
-        subprocess.run([sys.executable, HERE / script, *words], check=True)
+        subprocess.run([sys.executable, "-m", f"tools.reference.{module}", *words], check=True)
     goldens.write(folder, goldens.MAX_BYTES)  # counts them all
 
 
@@ -156,8 +150,8 @@ def check_precisions(engine, work, case, model, row):
 def check_foreign(args):
     if not mflux_check.check(Path(args.work).resolve() / "mflux", Path(args.engine).resolve(), args.device):
         raise SystemExit(1)
-    mlx = [sys.executable, ROOT / "tools" / "formats" / "mlx_load_check.py", "--engine", args.engine, "--work", Path(args.work) / "mlx"]
-    subprocess.run(mlx, check=True)
+    arguments = ["--engine", args.engine, "--work", Path(args.work) / "mlx"]
+    subprocess.run([sys.executable, "-m", "tools.formats.mlx_load_check", *arguments], check=True)
 
 
 def list_cases(_args):

@@ -1,8 +1,8 @@
 """Runs an official pipeline that starts from pictures once and records its checkpoints."""
 
-import official_pipelines
-from module_taps import PassRecorder
-from text_to_image import TextToImage
+from tools.reference import official_pipelines
+from tools.reference.module_taps import PassRecorder
+from tools.reference.text_to_image import TextToImage
 
 
 class PictureToImage(TextToImage):

@@ -1,6 +1,6 @@
 """What the official image processors make of small odd pictures, and the sizes the edit pipelines choose.
 
-    python tools/reference/processor_goldens.py tests/goldens/processors
+    python -m tools.reference.processor_goldens tests/goldens/processors
 
 Pictures follow from a formula (`picture`), so that the tests can make them too; of most results only a hash is kept.
 The resizes are those of Pillow 13, which has changed the order of its two passes for tall pictures.
@@ -21,7 +21,7 @@ from diffusers.pipelines.qwenimage.pipeline_qwenimage_inpaint import QwenImageIn
 from PIL import Image
 from transformers.models.qwen2_vl.image_processing_pil_qwen2_vl import Qwen2VLImageProcessorPil, smart_resize
 
-import golden_json
+from tools.reference import golden_json
 
 FILTERS = {"bicubic": Image.Resampling.BICUBIC, "lanczos": Image.Resampling.LANCZOS}
 SIDES = (1, 2, 3, 7, 16, 31, 64, 65, 100, 127, 200)

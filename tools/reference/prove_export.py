@@ -1,6 +1,6 @@
 """Exports what `./run prove` compares with: a small picture of the official pipeline, with the model that the engine got.
 
-    python tools/reference/prove_export.py --engine build/release/qwen-image --out DIR [the options of qwen-image prove]
+    python -m tools.reference.prove_export --engine build/release/qwen-image --out DIR [the options of qwen-image prove]
 
 Exits with 1 and a line that says why where diffusers cannot run this model: another layout, quantized, too little memory.
 """
@@ -89,7 +89,7 @@ def main(argv=None):
     except NotPossible as reason:
         print(reason, file=sys.stderr)
         return 1
-    import export  # takes seconds: torch
+    from tools.reference import export  # takes seconds: torch
 
     words = ["--model", str(folder), "--prompt", PROMPT, "--cfg", "1", "--steps", str(STEPS)]
     words += ["--width", str(side), "--height", str(side), "--dtype", dtype, "--no-floor", "--out", args.out]

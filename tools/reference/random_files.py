@@ -5,7 +5,7 @@ import json
 import torch
 from torch import nn
 
-import random_weights
+from tools.reference import random_weights
 
 # Diffusers' and transformers' own defaults, larger than any model made here: one file.
 NO_SHARDS = "10GB"

@@ -1,6 +1,6 @@
 """Writes a model folder of any dimensions with random weights, which the official pipeline loads.
 
-    python tools/reference/random_model.py --out DIR --preset odd --set transformer.num_layers=7
+    python -m tools.reference.random_model --out DIR --preset odd --set transformer.num_layers=7
 """
 
 import argparse
@@ -11,10 +11,8 @@ from pathlib import Path
 from diffusers import AutoencoderKLQwenImage, FlowMatchEulerDiscreteScheduler, QwenImageTransformer2DModel
 from transformers import AutoTokenizer, Qwen2_5_VLConfig, Qwen2_5_VLForConditionalGeneration
 
-import environment
-import random_model_21
-import random_spec
-from random_files import latent_scale, save, write_json
+from tools.reference import environment, random_model_21, random_spec
+from tools.reference.random_files import latent_scale, save, write_json
 
 TOKENIZER = Path(__file__).resolve().parents[2] / "models" / "tiny" / "tokenizer"
 COMPONENTS = {

@@ -7,9 +7,8 @@ import diffusers
 from diffusers import AutoencoderKLQwenImage21, FlowMatchEulerDiscreteScheduler, QwenImage21Transformer2DModel
 from transformers import AutoTokenizer, Qwen3VLConfig, Qwen3VLForConditionalGeneration
 
-import random_spec
-import random_spec_21
-from random_files import latent_scale, save, write_json
+from tools.reference import random_spec, random_spec_21
+from tools.reference.random_files import latent_scale, save, write_json
 
 COMPONENTS = {
     "processor": ["transformers", "Qwen3VLProcessor"],

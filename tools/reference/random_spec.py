@@ -4,7 +4,7 @@ import copy
 import json
 import math
 
-import random_spec_21
+from tools.reference import random_spec_21
 
 DTYPES = ("float32", "float16", "bfloat16")
 STYLES = ("nested", "flat")

@@ -6,7 +6,7 @@ import sys
 import numpy as np
 from safetensors.numpy import load_file
 
-from foreign_files import storable
+from tools.reference.foreign_files import storable
 
 # Pairs whose values are this near (NMSE) belong together, whatever else is wrong with them; others by order.
 NEAR = 0.1

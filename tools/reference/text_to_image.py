@@ -4,9 +4,9 @@ import math
 
 import torch
 
-import official_pipelines
-from block_taps import BlockTaps
-from module_taps import PassRecorder, attach
+from tools.reference import official_pipelines
+from tools.reference.block_taps import BlockTaps
+from tools.reference.module_taps import PassRecorder, attach
 
 KIND = official_pipelines.KINDS["text-to-image"]
 
@@ -39,7 +39,7 @@ def check_size(pipe, width, height):
 class TextToImage:
     """Wraps the seams of one pipeline (encoder, transformer, scheduler, VAE) so that each tells what passes."""
 
-    make_block_taps = BlockTaps
+    make_block_taps: type = BlockTaps
 
     def __init__(self, kind, pipe, store, choice, guided):
         self._kind = kind

@@ -1,6 +1,6 @@
 """Token ids of the official tokenizer for awkward texts, alone and as prompts in the pipeline's template.
 
-    python tools/reference/tokenizer_goldens.py models/tiny/tokenizer tests/goldens/tokenizer
+    python -m tools.reference.tokenizer_goldens models/tiny/tokenizer tests/goldens/tokenizer
 """
 
 import argparse
@@ -15,7 +15,7 @@ from diffusers import QwenImageEditPipeline, QwenImageEditPlusPipeline, QwenImag
 from tokenizers import Tokenizer
 from transformers import Qwen2Tokenizer, Qwen2VLProcessor
 
-import golden_json
+from tools.reference import golden_json
 
 LANGUAGES = """\
 A red circle on a blue background.

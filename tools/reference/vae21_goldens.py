@@ -1,6 +1,6 @@
 """A small random VAE of Qwen-Image-2.1, and what the official class computes with it.
 
-    python tools/reference/vae21_goldens.py tests/goldens/vae21
+    python -m tools.reference.vae21_goldens tests/goldens/vae21
 
 Pictures and latents follow from a formula (`numbers`), so that the tests can make them too.
 """
@@ -15,8 +15,7 @@ from diffusers import AutoencoderKLQwenImage21
 from safetensors.torch import save_file
 from torch import nn
 
-import environment
-import random_weights
+from tools.reference import environment, random_weights
 
 # Every kind of shortcut: the same width and twice the width, with frames and without.
 CONFIG = {

@@ -4,8 +4,8 @@ import numpy as np
 import torch
 from diffusers import AutoencoderKLQwenImage, AutoencoderKLQwenImage21
 
-import official_pipelines
-from module_taps import PassRecorder, attach
+from tools.reference import official_pipelines
+from tools.reference.module_taps import PassRecorder, attach
 
 
 def read_picture(path, channels):

@@ -1,6 +1,6 @@
 """Small random text encoders with a vision tower, and what the official classes compute with them.
 
-    python tools/reference/vision_goldens.py tests/goldens/vision
+    python -m tools.reference.vision_goldens tests/goldens/vision
 
 Pictures come as patches, and prompts as ids: the vision encoder and the three-dimensional positions alone are tested.
 """
@@ -14,10 +14,7 @@ from safetensors.torch import save_file
 from torch import nn
 from transformers import Qwen2_5_VLConfig, Qwen2_5_VLForConditionalGeneration
 
-import environment
-import golden_json
-import random_model
-import random_weights
+from tools.reference import environment, golden_json, random_model, random_weights
 
 IMAGE_TOKEN = 60
 TEXT_IDS = 50  # ids below are text

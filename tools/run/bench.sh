@@ -43,11 +43,11 @@ asks_for() {
 
 bench_peers() {
   python_environment
-  local python=$venv/bin/python script=$project/tools/peers/bench_peers.py all=no
+  local bench=("${tool_program[@]}" tools.peers.bench_peers) all=no
   # The only peer of Qwen-Image-2.1 is diffusers, which the environment has.
   if asks_for '[!2]*' "$@"; then all=yes; fi
   if [ "$all" = yes ]; then peer_packages; fi
-  case " $* " in *" --report "* | *" --help "* | *" -h "*) exec "$python" "$script" "$@" ;; esac
+  case " $* " in *" --report "* | *" --help "* | *" -h "*) exec "${bench[@]}" "$@" ;; esac
   build_release
   if [ "$all" = yes ]; then
     need "${bench_packages[@]}"
@@ -56,5 +56,5 @@ bench_peers() {
     if asks_for 'avx2*' "$@"; then sd_program build OFF || say "stable-diffusion.cpp cannot be built for AVX2"; fi
   fi
   cd "$caller_folder"
-  exec "$python" "$script" "$@"
+  exec "${bench[@]}" "$@"
 }

@@ -20,7 +20,7 @@ parity_mlx() {
   # shellcheck source=tools/run/mlx.sh
   . "$project/tools/run/mlx.sh"
   build_mlx
-  "$venv/bin/python" "$project/tools/reference/parity.py" run --engine "$project/build/mlx/qwen-image" \
+  tool reference.parity run --engine "$project/build/mlx/qwen-image" \
     --work "$project/build/parity" --device mlx-cpu "$@"
 }
 
@@ -31,15 +31,15 @@ parity_formats() {
   requirements formats_alone --no-deps
   # the converter that writes ggml's larger blocks
   sd_program build OFF
-  local python=$venv/bin/python tools=$project/tools/formats preset
+  local preset
   local engine=(--engine "$project/build/release/qwen-image" --work "$project/build/formats")
-  "$python" "$tools/check_names.py"
-  LD_LIBRARY_PATH=$project/build/sdcpp/build/bin "$python" "$tools/check_formats.py" "${engine[@]}" \
+  tool formats.check_names
+  LD_LIBRARY_PATH=$project/build/sdcpp/build/bin tool formats.check_formats "${engine[@]}" \
     --sd "$project/build/sdcpp/build/bin/sd-cli"
-  "$python" "$tools/check_loras.py" "${engine[@]}"
+  tool formats.check_loras "${engine[@]}"
   for preset in 21-odd 21-turbo; do
-    "$python" "$project/tools/reference/random_model.py" --preset "$preset" --out "$project/build/formats/$preset"
-    "$python" "$tools/check_forms_21.py" --engine "$project/build/release/qwen-image" \
+    tool reference.random_model --preset "$preset" --out "$project/build/formats/$preset"
+    tool formats.check_forms_21 --engine "$project/build/release/qwen-image" \
       --model "$project/build/formats/$preset" --work "$project/build/formats/$preset-forms"
   done
 }
@@ -54,20 +54,20 @@ parity_foreign() {
     build_mlx
     program=$project/build/mlx/qwen-image devices=(--device cpu --device mlx-cpu)
   fi
-  "$venv/bin/python" "$project/tools/reference/parity.py" foreign \
+  tool reference.parity foreign \
     --engine "$program" --work "$project/build/parity" "${devices[@]}"
 }
 
 parity_cases() {
   build_release
-  "$venv/bin/python" "$project/tools/reference/parity.py" run --engine "$project/build/release/qwen-image" \
+  tool reference.parity run --engine "$project/build/release/qwen-image" \
     --work "$project/build/parity" "$@"
   [ $# -eq 0 ] || return 0
-  "$venv/bin/python" "$project/tools/reference/hub_check.py" "$project/build/release/qwen-image"
+  tool reference.hub_check "$project/build/release/qwen-image"
   check_pip_install
   "$project/run" prove --diffusers --quick --quiet -o "$project/build/parity/prove"
   requirements openai
-  "$venv/bin/python" "$project/tools/server/openai_check.py" "$project/build/release/qwen-image"
+  tool server.openai_check "$project/build/release/qwen-image"
 }
 
 # pip install . as a user would, and the module's tests with what that brings.

@@ -37,7 +37,7 @@ export_run() {
     return 1
   fi
   say "running diffusers for the comparison"
-  "$venv/bin/python" "$project/tools/reference/prove_export.py" --engine "$program" --out "$prove_folder/ref" "$@" \
+  tool reference.prove_export --engine "$program" --out "$prove_folder/ref" "$@" \
     >"$log" 2>&1 && return
   say "not compared with diffusers: $(tail -1 "$log") (all of it: build/prove.log)"
   # Whoever asked for the comparison wants no report without it.

@@ -23,6 +23,10 @@ python_environment() {
   requirements reference
 }
 
+# tool NAME ARGUMENTS: a tool of the package tools, in the environment; tool_program is its beginning, for exec.
+tool_program=(env "PYTHONPATH=$project" "$venv/bin/python" -m)
+tool() { "${tool_program[@]}" "tools.$1" "${@:2}"; }
+
 # sd_program FOLDER NATIVE: stable-diffusion.cpp's program in build/sdcpp/FOLDER, from the source release that PyPI carries;
 # for any CPU (NATIVE is OFF) or for this one (ON).
 sd_program() {

@@ -1,6 +1,6 @@
 """Uses `qwen-image serve` with OpenAI's official Python client, unchanged.
 
-    python tools/server/openai_check.py build/release/qwen-image
+    python -m tools.server.openai_check build/release/qwen-image
 """
 
 import base64
@@ -44,13 +44,13 @@ def served(engine, folder, *options, key=None):
         server.wait()
 
 
+found: list[str] = []  # what was so
+
+
 def expect(condition, what):
     if not condition:
         raise SystemExit(f"openai_check: not so: {what}")
-    expect.count += 1
-
-
-expect.count = 0
+    found.append(what)
 
 
 def expect_error(kind, call, *words):
@@ -161,8 +161,8 @@ def check_full_queue(client, url):
             urllib.request.urlopen(urllib.request.Request(f"{url}/jobs", body)).close()
     except urllib.error.HTTPError as error:
         expect(error.code == 429, "a full queue is 429")
-    error = expect_error(openai.RateLimitError, lambda: client.images.generate(prompt=PROMPT))
-    expect(int(error.response.headers["retry-after"]) >= 1, "Retry-After")
+    limited = expect_error(openai.RateLimitError, lambda: client.images.generate(prompt=PROMPT))
+    expect(int(limited.response.headers["retry-after"]) >= 1, "Retry-After")
     for job in jobs_of(url):
         if job["state"] in ("queued", "running"):
             delete(url, job)
@@ -206,7 +206,7 @@ def main():
             check_leaving(url)
             check_docs(url)
         check_key(engine, folder)
-    print(f"openai {openai.__version__}: {expect.count} checks passed")
+    print(f"openai {openai.__version__}: {len(found)} checks passed")
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """The tensors and configs of Qwen-Image-2.1 in the published dimensions."""
 
-import layers
+from tools.synthetic import layers
 
 DIM, HEAD_DIM, TEXT_DIM, CHANNELS, MLP = 4096, 128, 4096, 64, 12288
 VOCABULARY, TEXT_MLP, KEY_VALUE = 151936, 12288, 1024

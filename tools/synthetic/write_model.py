@@ -1,10 +1,10 @@
 """Writes a transformer of the published size (60 blocks × 3072, 20 billion parameters) with random values, for
 measurements at scale. Needs numpy only.
 
-    python tools/synthetic/write_model.py --out DIR                    MLX 4-bit in groups of 64, about 11.5 GB
-    python tools/synthetic/write_model.py --out DIR --bf16 --sparse    40.9 GB that take no space: all zeros
-    python tools/synthetic/write_model.py --out DIR --text-encoder --vae --tokenizer    a whole model, 16 GB
-    python tools/synthetic/write_model.py --out DIR --family 2.1 --text-encoder --vae --tokenizer    Qwen-Image-2.1
+    python -m tools.synthetic.write_model --out DIR                    MLX 4-bit in groups of 64, about 11.5 GB
+    python -m tools.synthetic.write_model --out DIR --bf16 --sparse    40.9 GB that take no space: all zeros
+    python -m tools.synthetic.write_model --out DIR --text-encoder --vae --tokenizer    a whole model, 16 GB
+    python -m tools.synthetic.write_model --out DIR --family 2.1 --text-encoder --vae --tokenizer    Qwen-Image-2.1
         (32 blocks × 4096, 7.1 billion parameters), 10 GB; 31 GB with --bf16
 
 The values have the spread of trained weights, but they repeat: one block of random numbers is written again and again.
@@ -20,8 +20,8 @@ from pathlib import Path
 
 import numpy as np
 
-import model_21
-from layers import conv, linear, middle, residual
+from tools.synthetic import model_21
+from tools.synthetic.layers import conv, linear, middle, residual
 
 BLOCK_VALUES = 1 << 22
 STD = 0.02

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """Draw held-out captions with this project's engine or the official pipeline and put them on one sheet.
 
-    python tools/tiny_model/contact_sheet.py models/tiny sheet.png --engine build/release/qwen-image
-    python tools/tiny_model/contact_sheet.py models/tiny sheet.png
-    python tools/tiny_model/contact_sheet.py models/tiny sizes.png --sizes 160x96 96x160 192x128
+    python -m tools.tiny_model.contact_sheet models/tiny sheet.png --engine build/release/qwen-image
+    python -m tools.tiny_model.contact_sheet models/tiny sheet.png
+    python -m tools.tiny_model.contact_sheet models/tiny sizes.png --sizes 160x96 96x160 192x128
 """
 import argparse
 import subprocess
@@ -13,7 +13,7 @@ from pathlib import Path
 
 from PIL import Image, ImageDraw
 
-from scenes import held_out_captions
+from tools.tiny_model.scenes import held_out_captions
 
 ZOOM = 2
 MARGIN = 6
@@ -34,10 +34,10 @@ def draw_with_engine(captions, size, args):
 
 def draw_with_diffusers(captions, size, args):
     # Imported here: a sheet that the engine draws needs neither.
-    import wait_policy  # noqa: F401  before torch
-
     import torch
     from diffusers import QwenImagePipeline
+
+    from tools.tiny_model import wait_policy  # noqa: F401  before torch
 
     torch.set_num_threads(1)  # as fast as two for such small products
     pipeline = QwenImagePipeline.from_pretrained(args.model, dtype=torch.float32)

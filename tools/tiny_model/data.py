@@ -10,9 +10,9 @@ import torch
 from diffusers import AutoencoderKLQwenImage
 from PIL import Image
 
-from edits import EDIT_SIZES, edit_item
-from scenes import BASE_SIZE, SIZES, training_item
-from vae import moments, single_frame, to_tensor
+from tools.tiny_model.edits import EDIT_SIZES, edit_item
+from tools.tiny_model.scenes import BASE_SIZE, SIZES, training_item
+from tools.tiny_model.vae import moments, single_frame, to_tensor
 
 DECODED_SHARE = 0.35  # share of the references which have been through the VAE before
 CONDITION_FACTOR = 28  # Qwen2-VL's patch size times its merge size

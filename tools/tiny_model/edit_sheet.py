@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Edit held-out pictures with this project's engine or the official pipeline: before and after.
 
-    python tools/tiny_model/edit_sheet.py models/tiny edits.png --engine build/release/qwen-image
-    python tools/tiny_model/edit_sheet.py models/tiny edits.png --expected
+    python -m tools.tiny_model.edit_sheet models/tiny edits.png --engine build/release/qwen-image
+    python -m tools.tiny_model.edit_sheet models/tiny edits.png --expected
 
 Also says which pictures are right: those whose pixels, but for the edges, have the expected colour.
 """
@@ -14,8 +14,8 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
-from contact_sheet import make_sheet
-from edits import held_out_edits
+from tools.tiny_model.contact_sheet import make_sheet
+from tools.tiny_model.edits import held_out_edits
 
 GAP = 4
 COLOR_ERROR = 60  # of 255; a pixel which is further off has the wrong colour
@@ -37,11 +37,10 @@ def edit_with_engine(edits, args):
 
 def edit_with_diffusers(edits, args):
     # Imported here: a sheet that the engine draws needs neither.
-    import wait_policy  # noqa: F401  before torch
-
     import torch
 
-    from edit_pipeline import load_edit_pipeline
+    from tools.tiny_model import wait_policy  # noqa: F401  before torch
+    from tools.tiny_model.edit_pipeline import load_edit_pipeline
 
     torch.set_num_threads(1)  # as fast as two for such small products
     pipeline, output_size = load_edit_pipeline(args.model)

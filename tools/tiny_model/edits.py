@@ -2,7 +2,7 @@
 import math
 import random
 
-from scenes import BASE_SIZE, COLORS, SHAPES, Item, draw, held_out, sample_scene
+from tools.tiny_model.scenes import BASE_SIZE, COLORS, SHAPES, Item, draw, held_out, sample_scene
 
 # Sizes of the reference pictures (width, height) and their share.
 EDIT_SIZES = {

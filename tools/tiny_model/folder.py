@@ -6,7 +6,7 @@ import shutil
 import torch
 from diffusers import FlowMatchEulerDiscreteScheduler, QwenImagePipeline
 
-from tokenizer import save_slow_files
+from tools.tiny_model.tokenizer import save_slow_files
 
 MAX_BYTES = 8_000_000
 DEFAULTS = {

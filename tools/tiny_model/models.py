@@ -3,7 +3,7 @@ import torch
 from diffusers import QwenImageTransformer2DModel
 from transformers import Qwen2_5_VLConfig, Qwen2_5_VLForConditionalGeneration
 
-from tokenizer import VOCABULARY
+from tools.tiny_model.tokenizer import VOCABULARY
 
 
 def make_text_encoder(text_dim, tokenizer):

@@ -3,10 +3,10 @@ import json
 
 import torch
 
-from copy_guide import WEIGHT, CopyGuide
-from edits import instruction
-from scenes import vary
-from tokenizer import EDIT_DROP, EDIT_TEMPLATE, TEXT_DROP, TEXT_TEMPLATE
+from tools.tiny_model.copy_guide import WEIGHT, CopyGuide
+from tools.tiny_model.edits import instruction
+from tools.tiny_model.scenes import vary
+from tools.tiny_model.tokenizer import EDIT_DROP, EDIT_TEMPLATE, TEXT_DROP, TEXT_TEMPLATE
 
 PATCH, MERGE = 14, 2  # of the vision tower
 PIXEL_MEAN = (0.48145466, 0.4578275, 0.40821073)  # of Qwen2-VL's image processor

@@ -6,7 +6,7 @@ import random
 from tokenizers import pre_tokenizers, trainers
 from transformers import Qwen2Tokenizer
 
-from scenes import sample_scene, vary
+from tools.tiny_model.scenes import sample_scene, vary
 
 VOCABULARY = 1024
 

@@ -6,25 +6,24 @@ pictures of coloured shapes with captions.  The phases are cached in the work fo
 broken run can go on: tokenizer, pictures, VAE, latents, pairs for edits, transformer with text
 encoder, folder.
 
-    python tools/tiny_model/train.py --out models/tiny --work DIR
-    python tools/tiny_model/train.py --out models/tiny --work DIR --start models/tiny --lr 1e-3
+    python -m tools.tiny_model.train --out models/tiny --work DIR
+    python -m tools.tiny_model.train --out models/tiny --work DIR --start models/tiny --lr 1e-3
 """
 import argparse
 import os
-
-import wait_policy  # noqa: F401  before torch
 
 import torch
 from diffusers import AutoencoderKLQwenImage, QwenImageTransformer2DModel
 from transformers import Qwen2_5_VLForConditionalGeneration, Qwen2Tokenizer
 
-from data import make_latents, make_pairs, make_pictures
-from folder import write_folder
-from models import make_text_encoder, make_transformer
-from tasks import Captions, Edits
-from tokenizer import build_tokenizer, check_tokenizer
-from training import Training, train
-from vae import latent_statistics, reconstruction_psnr, single_frame, train_vae
+from tools.tiny_model import wait_policy  # noqa: F401  before torch
+from tools.tiny_model.data import make_latents, make_pairs, make_pictures
+from tools.tiny_model.folder import write_folder
+from tools.tiny_model.models import make_text_encoder, make_transformer
+from tools.tiny_model.tasks import Captions, Edits
+from tools.tiny_model.tokenizer import build_tokenizer, check_tokenizer
+from tools.tiny_model.training import Training, train
+from tools.tiny_model.vae import latent_statistics, reconstruction_psnr, single_frame, train_vae
 
 
 def parse_arguments():

@@ -14,8 +14,8 @@ import torch
 import torch.distributed as dist
 import torch.multiprocessing as mp
 
-from copy_guide import FADE_OUT
-from tasks import check_positions
+from tools.tiny_model.copy_guide import FADE_OUT
+from tools.tiny_model.tasks import check_positions
 
 WARMUP_STEPS = 100
 LOG_EVERY = 50

@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from diffusers import AutoencoderKLQwenImage
 from diffusers.models.autoencoders.autoencoder_kl_qwenimage import QwenImageCausalConv3d
 
-from threads import AdaptiveThreads
+from tools.tiny_model.threads import AdaptiveThreads
 
 CHANNELS = 16
 CROP = 64
