@@ -24,12 +24,12 @@ static_assert(std::endian::native == std::endian::little, "elements are copied a
 template <typename Bits, float (*convert)(Bits)>
 struct AsFloat {
   Bits bits;
-  operator float() const { return convert(bits); }
+  operator float() const { return convert(bits); }  // NOLINT(google-explicit-constructor): it stands for one
 };
 
 struct Bool {
   uint8_t byte;
-  operator int64_t() const { return byte != 0; }
+  operator int64_t() const { return byte != 0; }  // NOLINT(google-explicit-constructor): it stands for one
 };
 
 template <typename From, typename To>

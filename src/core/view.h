@@ -14,6 +14,7 @@ struct BasicView {
   BasicView(Float* d, int64_t r, int64_t c) : BasicView(d, r, c, c) {}
   BasicView(Float* d, int64_t r, int64_t c, int64_t s) : data(d), rows(r), cols(c), stride(s) {}
   // A view that may be written to is also one that may be read.
+  // NOLINTNEXTLINE(google-explicit-constructor)
   operator BasicView<const Float>() const { return {data, rows, cols, stride}; }
 
   Float* row(int64_t i) const { return data + i * stride; }

@@ -1,7 +1,6 @@
 #include "files/mmap.h"
 
 #include <fcntl.h>
-#include <sanitizer/asan_interface.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -14,6 +13,13 @@
 #include "core/fail.h"
 #include "files/file_times.h"
 #include "files/mmap_guard.h"
+
+#if __has_include(<sanitizer/asan_interface.h>)
+#include <sanitizer/asan_interface.h>
+#else  // a compiler that was installed without its sanitizers
+#define ASAN_POISON_MEMORY_REGION(data, size) (static_cast<void>(data), static_cast<void>(size))
+#define ASAN_UNPOISON_MEMORY_REGION(data, size) (static_cast<void>(data), static_cast<void>(size))
+#endif
 
 namespace qwen_image {
 namespace {

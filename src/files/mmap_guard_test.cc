@@ -103,6 +103,7 @@ TEST_F(TruncationGuard, ManyThreadsAndMappings) {
   for (const auto& file : files) fs::resize_file(file->path(), 3 * kPage);
   std::vector<std::thread> threads;
   std::vector<size_t> sums(4);
+  threads.reserve(sums.size());
   for (size_t& sum : sums) {
     threads.emplace_back([&] {
       for (const auto& file : files) sum += Sum(*file);

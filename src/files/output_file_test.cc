@@ -100,7 +100,7 @@ TEST(OutputFile, WritesThroughALink) {
 
 TEST(OutputFile, BadTargetsAreRefusedAtOnce) {
   const TempFolder folder;
-  const fs::path root = folder.path();
+  const fs::path& root = folder.path();
   EXPECT_THAT(MessageFor(root), HasSubstr("it is a folder"));
   EXPECT_THAT(MessageFor(root / ""), HasSubstr("it is a folder"));
   EXPECT_THAT(MessageFor(root / "absent/out.png"), AllOf(HasSubstr("absent"), HasSubstr("No such file")));

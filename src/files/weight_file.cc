@@ -14,6 +14,7 @@ std::vector<std::string> WeightFile::Divide(const std::string& name,
   tensors_.erase(name);
   tensors_.merge(parts);
   std::vector<std::string> taken;
+  taken.reserve(parts.size());
   for (const auto& [part, tensor] : parts) taken.push_back(part);
   return taken;
 }

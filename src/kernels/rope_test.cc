@@ -64,7 +64,7 @@ TEST(RmsNormRope, IsRmsNormThenRope) {
         SCOPED_TRACE(::testing::Message() << tokens << " tokens, " << heads << " heads of " << head_dim);
         const Angles angles(tokens, head_dim);
         const std::vector<float> x = Random(tokens * heads * head_dim, 4, 5.0f), weight = Random(head_dim, 5);
-        const auto fused = [&](ThreadPool& pool) {
+        const auto fused = [&, tokens = tokens](ThreadPool& pool) {
           std::vector<float> y = x;
           kernel.fused(Rows(y, tokens), weight.data(), 1e-6f, angles.view, pool);
           return y;

@@ -214,7 +214,7 @@ TEST(Views, ProductsInEightBitsHaveTheSameBits) {
       Int8Activations quantized;
       quantized.Quantize(
           rows, depth, 64, Int8Fineness::kWhereNeeded,
-          [&](int64_t row, float*) { return Rows(x, rows).row(row); }, FourThreads());
+          [&, rows = rows](int64_t row, float*) { return Rows(x, rows).row(row); }, FourThreads());
       for (const Int8Product& kind : {Int8Product{}, Int8Product{.gelu = true},
                                       Int8Product{.gate = gate.data()}, Int8Product{.add = true}}) {
         Int8Product product = kind;

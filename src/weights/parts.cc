@@ -88,6 +88,7 @@ class PartJoiner {
              ToString(packed.tensor->shape), ToString(scales->tensor->shape));
       }
       // Types and shapes of the parts are checked here, whichever quantization it will be.
+      // NOLINTNEXTLINE(bugprone-unused-raii)
       MlxQuantizedTensor(name, *packed.tensor, *scales->tensor, *biases->tensor, possible[0]);
       return {packed, *scales, *biases, std::move(possible)};
     } catch (const Error& error) {
