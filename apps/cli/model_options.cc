@@ -51,6 +51,8 @@ ModelFiles LocalOrDownloaded(ModelFiles named, bool quiet) {
     const fs::path cache = hub::CacheFolder();
     const NamedModel model = FindByName(named.model.string(), cache, quiet);
     return catalogue::Resolve(*model.entry, std::move(named), cache);
+  } else if (named.model.string().find('/') == std::string::npos) {
+    (void)catalogue::Catalogue::Load().Find(named.model.string());  // its refusal suggests names
   }
   return named;
 }

@@ -85,7 +85,8 @@ std::string DownloadText(const catalogue::Entry& entry, const NamedDownload& don
       downloaded == 0 ? std::string("all were there")
                       : fmt::format("{} downloaded in {}", HumanBytes(static_cast<int64_t>(downloaded)),
                                     HumanSeconds(done.seconds));
-  return fmt::format("{}: {} files, {}; {}\n  licence  {}", entry.name, done.plan.files,
+  return fmt::format("{}: {} {}, {}; {}\n  licence  {}", entry.name, done.plan.files,
+                     done.plan.files == 1 ? "file" : "files",
                      HumanBytes(static_cast<int64_t>(done.plan.bytes)), how, entry.licence);
 }
 

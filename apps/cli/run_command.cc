@@ -5,10 +5,13 @@
 #include "command.h"
 #include "core/fail.h"
 #include "debug_options.h"
+#include "device/available.h"
+#include "files/text.h"
 #include "generate_command.h"
 #include "generate_jobs.h"
 #include "hub/environment.h"
 #include "named_model.h"
+#include "options/field.h"
 #include "print.h"
 
 namespace qwen_image::cli {
@@ -55,8 +58,22 @@ void Fetch(const catalogue::Entry& entry, const RunCommandOptions& o, const Canc
   if (!quiet) Print(stderr, "{}\n", DownloadText(entry, done));
 }
 
+void CheckIsThere(const char* option, const std::filesystem::path& path) {
+  std::error_code error;
+  if (!path.empty() && !std::filesystem::exists(path, error))
+    Fail(ErrorKind::kBadInput, "{}: there is no file or folder {}", option, Quoted(path.string()));
+}
+
 // What is wrong with the command should not be said after hours of downloading.
 void CheckBeforeDownload(const GenerateOptions& o, const DebugOptions& debug) {
+  CheckIsThere("--transformer", o.model.transformer);
+  CheckIsThere("--text-encoder", o.model.text_encoder);
+  CheckIsThere("--vision-encoder", o.model.vision_encoder);
+  CheckIsThere("--vae", o.model.vae);
+  CheckIsThere("--tokenizer", o.model.tokenizer);
+  for (const LoraFile& lora : o.model.loras) CheckIsThere("--lora", lora.path);
+  if (o.machine.device) device::ResolveDevice(*o.machine.device);
+  options::CheckRanges(o.request);
   if (o.from.empty() && debug.run_id.empty()) PlanJobs(o, [](const std::string&) {});
 }
 

@@ -54,6 +54,8 @@ class ObjectReader {
     if (!value.is_string() || value.get_ref<const std::string&>().empty() ||
         value.get_ref<const std::string&>().size() > kMaxLength)
       Refuse(fmt::format("\"{}\" is not a text", key));
+    if (Printable(value.get_ref<const std::string&>(), kMaxLength) != value)
+      Refuse(fmt::format("\"{}\" has characters that a terminal would obey", key));
     return value.get<std::string>();
   }
   uint64_t Bytes(const char* key) const {

@@ -77,6 +77,10 @@ TEST(Catalogue, EveryWrongValueIsFound) {
        {"fox", "Fox:large", "fox:", ":large", "a/b:c", "fox:large:x", "fox large:x", "-fox:x"})
     EXPECT_THAT(Refusal(With("/models/0/name", name)), HasSubstr("FAMILY:TAG")) << name;
   EXPECT_THAT(Refusal(With("/models/0/name", "fox:small")), HasSubstr("\"fox:small\" occurs twice"));
+  for (const char* text : {"a\x1b[31mb", "two\nlines",
+                           "\xc2\x9b"
+                           "1m"})
+    EXPECT_THAT(Refusal(With("/models/0/licence", text)), HasSubstr("a terminal would obey"));
   EXPECT_THAT(Refusal(With("/models/0/variant", "3.0")), HasSubstr("not a variant"));
   EXPECT_THAT(Refusal(With("/models/0/parts/vae", "absent")), HasSubstr("there is no file \"absent\""));
   EXPECT_THAT(Refusal(With("/models/1/defaults/steps", 0)), HasSubstr("from 1 to 1000"));

@@ -6,6 +6,7 @@
 #include "catalogue/nearest.h"
 #include "core/fail.h"
 #include "files/text.h"
+#include "hub/cache.h"
 
 namespace qwen_image::catalogue {
 namespace {
@@ -23,16 +24,25 @@ namespace {
                            : fmt::format("The name was seen in: {}; it may have changed since", source.seen));
 }
 
-// What the list says of a source's files.
-uint64_t ListedBytes(const Entry& entry, const Source& source, const hub::Listing& listing) {
-  uint64_t bytes = 0;
+struct Sizes {
+  uint64_t bytes = 0, missing = 0;
+};
+
+// What the list says of a source's files, and what of them the cache lacks.
+Sizes SizesOf(const Entry& entry, const Source& source, const hub::Listing& listing,
+              const std::filesystem::path& cache) {
+  const std::filesystem::path repo_folder = hub::RepoFolder(cache, source.repo);
+  Sizes sizes;
   for (const std::string& file : source.files) {
     const auto found = std::find_if(listing.files.begin(), listing.files.end(),
                                     [&](const hub::RemoteFile& remote) { return remote.path == file; });
     if (found == listing.files.end()) FailWithoutFile(entry, source, file, listing);
-    bytes += found->size;
+    sizes.bytes += found->size;
+    sizes.missing += hub::MissingBytes(repo_folder, *found);
   }
-  return bytes > 0 ? bytes : source.bytes;  // some mirrors list names only
+  if (sizes.bytes == 0) sizes = {source.bytes, source.bytes};  // some mirrors list names only
+  if (PathOf(source, cache)) sizes.missing = 0;
+  return sizes;
 }
 
 DownloadPlan::Repository& RepositoryOf(const Source& source, DownloadPlan& plan) {
@@ -56,12 +66,12 @@ DownloadPlan PlanDownload(const Entry& entry, const hub::PullRequest& common, co
     const auto listing = std::find_if(listings.begin(), listings.end(), [&](const auto& known) {
       return known.first == source->repo.ToString();
     });
-    const uint64_t bytes = ListedBytes(entry, *source, listing->second);
+    const Sizes sizes = SizesOf(entry, *source, listing->second, common.cache);
     repository.files.insert(repository.files.end(), source->files.begin(), source->files.end());
-    repository.bytes += bytes;
-    plan.bytes += bytes;
+    repository.bytes += sizes.bytes;
+    plan.bytes += sizes.bytes;
     plan.files += source->files.size();
-    if (!PathOf(*source, common.cache)) plan.missing_bytes += bytes;
+    plan.missing_bytes += sizes.missing;
   }
   return plan;
 }

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <cstdlib>
+#include <fstream>
 
 #include "catalogue/local.h"
 #include "catalogue/testing.h"
@@ -77,6 +78,16 @@ TEST_F(Downloads, AFileThatIsNotInTheRepository) {
   EXPECT_THAT(refusal(guessed.entries()[0]), HasSubstr("it is a guess"));
   EXPECT_TRUE(fs::is_empty(cache_.path()));
   EXPECT_THAT(hub_.Requests("resolve"), SizeIs(0));
+}
+
+TEST_F(Downloads, WhatIsLeftAfterAnInterruption) {
+  const DownloadPlan whole = PlanDownload(small_, request_, {});
+  const fs::path blobs = hub::RepoFolder(cache_.path(), *hub::ParseRepoId("owner/model")) / "blobs";
+  fs::create_directories(blobs);
+  std::ofstream(blobs / (hub_.HashOf("small.gguf") + ".incomplete")) << std::string(300, 'x');
+  const DownloadPlan rest = PlanDownload(small_, request_, {});
+  EXPECT_EQ(rest.bytes, whole.bytes);
+  EXPECT_EQ(rest.missing_bytes, whole.bytes - 300);
 }
 
 TEST_F(Downloads, SpaceForAllOfThem) {

@@ -6,6 +6,7 @@
 #include "core/fail.h"
 #include "core/memory.h"
 #include "hub/cache.h"
+#include "hub/incomplete_blob.h"
 #include "hub/pull.h"
 
 namespace qwen_image::catalogue {
@@ -42,7 +43,7 @@ std::string Gigabytes(uint64_t bytes) {
 }
 
 Machine ThisMachine(const fs::path& cache) {
-  return {.memory = static_cast<uint64_t>(AvailableMemory()), .disk = hub::FreeSpace(cache)};
+  return {.memory = static_cast<uint64_t>(TotalMemory()), .disk = hub::FreeSpace(cache)};
 }
 
 std::optional<fs::path> PathOf(const Source& source, const fs::path& cache) {
@@ -55,13 +56,29 @@ std::optional<fs::path> PathOf(const Source& source, const fs::path& cache) {
   return source.path == "." ? *snapshot : *snapshot / source.path;
 }
 
+uint64_t BytesOf(const Source& source, const fs::path& cache) {
+  const auto snapshot = hub::SnapshotFolder(cache, source.repo);
+  uint64_t bytes = 0;
+  if (!snapshot) return bytes;
+  for (const std::string& file : source.files) {
+    std::error_code error;
+    const uint64_t size = fs::file_size(*snapshot / file, error);
+    if (!error) bytes += size;
+  }
+  return bytes;
+}
+
 Status StatusOf(const Entry& entry, const fs::path& cache, const Machine& machine) {
   Status status;
   status.here = true;
   for (const Source* source : entry.Sources()) {
     if (PathOf(*source, cache)) continue;
     status.here = false;
-    status.missing_bytes += source->bytes;
+    // Which blob an interrupted download belongs to, only the repository's list tells: all count.
+    const uint64_t there =
+        BytesOf(*source, cache) + hub::IncompleteBytes(hub::RepoFolder(cache, source->repo));
+    status.missing_bytes += source->bytes - std::min(there, source->bytes);
+    if (source == entry.Sources().front()) status.begun = there > 0;
   }
   status.fits_memory = entry.memory <= machine.memory;
   status.fits_disk = status.missing_bytes <= machine.disk;
@@ -71,15 +88,17 @@ Status StatusOf(const Entry& entry, const fs::path& cache, const Machine& machin
 Choice Choose(const std::vector<const Entry*>& entries, const std::string& name, const fs::path& cache,
               const Machine& machine) {
   if (entries.size() == 1) return {entries.front(), ""};
-  const Entry *here = nullptr, *here_and_fits = nullptr, *fits = nullptr;
+  const Entry *here = nullptr, *here_and_fits = nullptr, *begun = nullptr, *fits = nullptr;
   for (const Entry* entry : entries) {
     const Status status = StatusOf(*entry, cache, machine);
     if (!here && status.here) here = entry;
     if (!here_and_fits && status.here && status.Fits()) here_and_fits = entry;
+    if (!begun && status.begun && status.Fits()) begun = entry;
     if (!fits && status.Fits()) fits = entry;
   }
   if (here_and_fits) here = here_and_fits;
   if (here) return {here, fmt::format("{}: taking {}, which is downloaded", name, here->tag)};
+  if (begun) return {begun, fmt::format("{}: taking {}, whose download was begun", name, begun->tag)};
   if (!fits) FailTooLarge(entries, name, machine);
   return {fits, fmt::format("{}: taking {} ({}; {})", name, fits->tag, Needs(*fits), MachineText(machine))};
 }

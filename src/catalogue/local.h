@@ -13,7 +13,7 @@
 namespace qwen_image::catalogue {
 
 struct Machine {
-  uint64_t memory = 0;  // bytes that may still be taken
+  uint64_t memory = 0;  // bytes that it has: what else runs now decides nothing
   uint64_t disk = 0;    // free bytes where the cache is
 };
 Machine ThisMachine(const std::filesystem::path& cache);
@@ -21,6 +21,7 @@ Machine ThisMachine(const std::filesystem::path& cache);
 struct Status {
   uint64_t missing_bytes = 0;  // to download
   bool here = false;           // nothing is missing
+  bool begun = false;          // some of its first part is there: a download was interrupted
   bool fits_memory = false, fits_disk = false;
 
   bool Fits() const { return fits_memory && fits_disk; }
@@ -30,14 +31,18 @@ Status StatusOf(const Entry& entry, const std::filesystem::path& cache, const Ma
 // Where a source is in the cache; nothing unless all of its files are.
 std::optional<std::filesystem::path> PathOf(const Source& source, const std::filesystem::path& cache);
 
+// Of those files of a source that are there.
+uint64_t BytesOf(const Source& source, const std::filesystem::path& cache);
+
 struct Choice {
   const Entry* entry = nullptr;
   std::string why;  // a line for the user; empty: there was no choice
 };
 
 // Of the entries that a name stands for (Catalogue::Find): the first that is downloaded and fits in memory,
-// else the first that is downloaded, else the first that fits. Throws Error kOutOfMemory that lists what each
-// needs if none does; one that was named with its tag is never refused.
+// else the first that is downloaded, else the first that was begun and fits, else the first that fits. Throws
+// Error kOutOfMemory that lists what each needs if none does; one that was named with its tag is never
+// refused.
 Choice Choose(const std::vector<const Entry*>& entries, const std::string& name,
               const std::filesystem::path& cache, const Machine& machine);
 

@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <fstream>
+
 #include "catalogue/testing.h"
 
 namespace qwen_image::catalogue {
@@ -38,6 +40,25 @@ TEST_F(LocalModels, WhatIsMissing) {
   EXPECT_FALSE(StatusOf(large_, cache_.path(), {.memory = 9'000, .disk = 100}).fits_disk);
   cache_.Store(small_);
   EXPECT_TRUE(StatusOf(small_, cache_.path(), machine).here);
+}
+
+TEST_F(LocalModels, WhatAnInterruptedDownloadLeft) {
+  const Machine machine{.memory = 8'000, .disk = 10'000};
+  const auto leave = [&](const std::string& repo, size_t bytes) {
+    fs::create_directories(cache_.Repo(repo) / "blobs");
+    std::ofstream(cache_.Repo(repo) / "blobs/0123.incomplete") << std::string(bytes, 'x');
+  };
+  EXPECT_EQ(Chosen("fox", {.memory = 8'000, .disk = 5'000}).entry, &small_);  // the large one needs 5,320
+  leave("owner/encoder", 400);
+  const Status status = StatusOf(large_, cache_.path(), machine);
+  EXPECT_FALSE(status.begun);
+  EXPECT_EQ(status.missing_bytes, large_.Bytes() - 400);
+  EXPECT_EQ(Chosen("fox", {.memory = 8'000, .disk = 5'000}).entry, &large_);
+  leave("owner/model", 9'000);  // of another file, too: no more counts than there is
+  EXPECT_TRUE(StatusOf(large_, cache_.path(), machine).begun);
+  EXPECT_EQ(StatusOf(large_, cache_.path(), machine).missing_bytes,
+            large_.Bytes() - 400 - large_.transformer->bytes);
+  EXPECT_THAT(Chosen("fox", machine).why, HasSubstr("taking large, whose download was begun"));
 }
 
 TEST_F(LocalModels, AFolderIsThereWhenAllOfItsFilesAre) {

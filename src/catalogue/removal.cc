@@ -14,19 +14,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Bytes of those files of a source that are there.
-uint64_t BytesHere(const Source& source, const fs::path& cache) {
-  const auto snapshot = hub::SnapshotFolder(cache, source.repo);
-  uint64_t bytes = 0;
-  if (!snapshot) return bytes;
-  for (const std::string& file : source.files) {
-    std::error_code error;
-    const uint64_t size = fs::file_size(*snapshot / file, error);
-    if (!error) bytes += size;
-  }
-  return bytes;
-}
-
 bool HoldsMore(const Catalogue& catalogue, const Source& source, const fs::path& cache) {
   const auto snapshot = hub::SnapshotFolder(cache, source.repo);
   if (!snapshot) return false;
@@ -42,12 +29,13 @@ bool HoldsMore(const Catalogue& catalogue, const Source& source, const fs::path&
   return false;
 }
 
-// The other downloaded entry that uses a source; null: none.
+// The other downloaded entry that uses a source; null: none. One that is made of the same files is not
+// another.
 const Entry* OtherUser(const Catalogue& catalogue, const Entry& entry, const Source* source,
                        const fs::path& cache) {
   for (const Entry& other : catalogue.entries()) {
     const std::vector<const Source*> sources = other.Sources();
-    if (&other != &entry && std::find(sources.begin(), sources.end(), source) != sources.end() &&
+    if (sources != entry.Sources() && std::find(sources.begin(), sources.end(), source) != sources.end() &&
         StatusOf(other, cache, {}).here)
       return &other;
   }
@@ -59,7 +47,7 @@ const Entry* OtherUser(const Catalogue& catalogue, const Entry& entry, const Sou
 Removal PlanRemoval(const Catalogue& catalogue, const Entry& entry, const fs::path& cache) {
   Removal removal;
   for (const Source* source : entry.Sources()) {
-    const uint64_t bytes = BytesHere(*source, cache);
+    const uint64_t bytes = BytesOf(*source, cache);
     if (const Entry* other = OtherUser(catalogue, entry, source, cache)) {
       removal.kept.push_back({source, fmt::format("{} uses it", other->name)});
     } else if (source->IsFolder() && source->path != "." && HoldsMore(catalogue, *source, cache)) {

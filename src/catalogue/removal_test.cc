@@ -43,6 +43,16 @@ TEST_F(Removals, WhatAnotherOneUsesStays) {
   EXPECT_FALSE(fs::exists(cache_.Repo("owner/loras")));
 }
 
+TEST_F(Removals, TwoNamesOfTheSameFilesKeepNothing) {
+  Json json = SmallCatalogue();
+  Json again = json["models"][1];
+  again["name"] = "fox:again";
+  json["models"].push_back(again);
+  const Catalogue catalogue = Catalogue::Parse(json, "data");
+  cache_.Store(small_);
+  EXPECT_THAT(PlanRemoval(catalogue, catalogue.entries()[1], cache_.path()).kept, IsEmpty());
+}
+
 // One that is not downloaded whole cannot be drawn with: its parts are no reason to keep anything.
 TEST_F(Removals, HalfOfAnotherOneKeepsNothing) {
   cache_.Store(small_);

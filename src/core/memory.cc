@@ -53,8 +53,11 @@ std::optional<int64_t> Field(const std::string& text, std::string_view key) {
 
 int64_t Minus(int64_t limit, int64_t used) { return std::max<int64_t>(0, limit - std::min(limit, used)); }
 
-int64_t MachineMemory(const fs::path& root) {
-  const std::optional<int64_t> kilobytes = Field(ReadSmallFile(root / "proc/meminfo"), "MemAvailable:");
+enum class Counted { kLeft, kInAll };
+
+int64_t MachineMemory(const fs::path& root, Counted counted) {
+  const std::optional<int64_t> kilobytes =
+      Field(ReadSmallFile(root / "proc/meminfo"), counted == Counted::kLeft ? "MemAvailable:" : "MemTotal:");
   return kilobytes && *kilobytes < kUnlimited / 1024 ? *kilobytes * 1024 : kUnlimited;
 }
 
@@ -69,9 +72,10 @@ constexpr CgroupFiles kVersion1 = {"memory.limit_in_bytes", "memory.usage_in_byt
                                    "total_active_file"};
 constexpr CgroupFiles kVersion2 = {"memory.max", "memory.current", "inactive_file", "active_file"};
 
-int64_t GroupMemory(const fs::path& folder, const CgroupFiles& files) {
+int64_t GroupMemory(const fs::path& folder, const CgroupFiles& files, Counted counted) {
   const std::optional<int64_t> limit = ParseNumber(ReadSmallFile(folder / files.limit));
   if (!limit) return kUnlimited;
+  if (counted == Counted::kInAll) return *limit;
   const int64_t usage = ParseNumber(ReadSmallFile(folder / files.usage)).value_or(0);
   // Cached pages of files, such as our mapped weights, count as used but are given back when memory is
   // needed.
@@ -82,19 +86,20 @@ int64_t GroupMemory(const fs::path& folder, const CgroupFiles& files) {
 }
 
 // The least of a group and all groups around it: each may have a limit.
-int64_t GroupTreeMemory(const fs::path& mount, const fs::path& group, const CgroupFiles& files) {
-  int64_t available = GroupMemory(mount, files);
+int64_t GroupTreeMemory(const fs::path& mount, const fs::path& group, const CgroupFiles& files,
+                        Counted counted) {
+  int64_t available = GroupMemory(mount, files, counted);
   fs::path folder = mount;
   for (const fs::path& part : group.relative_path()) {
     // "/../x" is how a group outside the own namespace looks; it cannot be read from here.
     if (part == "..") break;
     folder /= part;
-    available = std::min(available, GroupMemory(folder, files));
+    available = std::min(available, GroupMemory(folder, files, counted));
   }
   return available;
 }
 
-int64_t CgroupMemory(const fs::path& root) {
+int64_t CgroupMemory(const fs::path& root, Counted counted) {
   const fs::path mount = root / "sys/fs/cgroup";
   int64_t available = kUnlimited;
   // Lines "0::/path" (version 2) and "7:memory:/path" (version 1).
@@ -106,16 +111,16 @@ int64_t CgroupMemory(const fs::path& root) {
     const std::string controllers = fmt::format(",{},", line.substr(first + 1, second - first - 1));
     const fs::path group = line.substr(second + 1);
     if (controllers == ",,") {
-      available = std::min(available, GroupTreeMemory(mount, group, kVersion2));
+      available = std::min(available, GroupTreeMemory(mount, group, kVersion2, counted));
     } else if (controllers.find(",memory,") != controllers.npos) {
-      available = std::min(available, GroupTreeMemory(mount / "memory", group, kVersion1));
+      available = std::min(available, GroupTreeMemory(mount / "memory", group, kVersion1, counted));
     }
   }
   return available;
 }
 
-// What ulimit -v and -d leave. The files say the same as getrlimit, and a test can provide them.
-int64_t ProcessMemory(const fs::path& root) {
+// Of what ulimit -v and -d allow. The files say the same as getrlimit, and a test can provide them.
+int64_t ProcessMemory(const fs::path& root, Counted counted) {
   const std::string limits = ReadSmallFile(root / "proc/self/limits");
   const std::optional<int64_t> address_space = Field(limits, "Max address space");
   const std::optional<int64_t> data = Field(limits, "Max data size");
@@ -127,6 +132,7 @@ int64_t ProcessMemory(const fs::path& root) {
   const int64_t page_size = sysconf(_SC_PAGESIZE);
   const auto left = [&](const std::optional<int64_t>& limit, int64_t used_pages) {
     if (!limit) return kUnlimited;
+    if (counted == Counted::kInAll) return *limit;
     const int64_t used = std::clamp<int64_t>(used_pages, 0, kUnlimited / page_size) * page_size;
     return Minus(*limit, used);
   };
@@ -136,7 +142,13 @@ int64_t ProcessMemory(const fs::path& root) {
 }  // namespace
 
 int64_t AvailableMemory(const fs::path& root) {
-  return std::min({MachineMemory(root), CgroupMemory(root), ProcessMemory(root)});
+  constexpr Counted kLeft = Counted::kLeft;
+  return std::min({MachineMemory(root, kLeft), CgroupMemory(root, kLeft), ProcessMemory(root, kLeft)});
+}
+
+int64_t TotalMemory(const fs::path& root) {
+  constexpr Counted kInAll = Counted::kInAll;
+  return std::min({MachineMemory(root, kInAll), CgroupMemory(root, kInAll), ProcessMemory(root, kInAll)});
 }
 
 MemoryUse MemoryInUse(const fs::path& root) {

@@ -1,4 +1,4 @@
-// How much memory this process may still take before something kills it or refuses.
+// How much memory this process may take before something kills it or refuses: in all, and still.
 #pragma once
 
 #include <cstdint>
@@ -10,6 +10,9 @@ namespace qwen_image {
 // leave, and what the limits on address space and data (ulimit -v, -d) leave. In bytes; INT64_MAX if nothing
 // is known. Linux only. `root` is where /proc and /sys are looked for: tests give a folder of their own.
 int64_t AvailableMemory(const std::filesystem::path& root = "/");
+
+// The same of what there is in all, whoever uses it now.
+int64_t TotalMemory(const std::filesystem::path& root = "/");
 
 // What this process holds, mapped weights included, and the most it ever held; 0 where it is not known. Not
 // getrusage(): its figure begins with what the process that started this one had.

@@ -88,6 +88,20 @@ TEST(AvailableMemory, IsLimitedByUlimit) {
   EXPECT_EQ(AvailableMemory(root.path()), 256 * kMiB - 30 * page);
 }
 
+TEST(TotalMemory, DoesNotAskWhoUsesIt) {
+  const TempFolder root;
+  EXPECT_EQ(TotalMemory(root.path()), std::numeric_limits<int64_t>::max());
+  WriteMachine(root);
+  EXPECT_EQ(TotalMemory(root.path()), 4096 * kMiB);
+  root.Write("proc/self/cgroup", "0::/job\n");
+  root.Write("sys/fs/cgroup/job/memory.max", std::to_string(500 * kMiB) + "\n");
+  root.Write("sys/fs/cgroup/job/memory.current", std::to_string(300 * kMiB) + "\n");
+  EXPECT_EQ(TotalMemory(root.path()), 500 * kMiB);
+  root.Write("proc/self/statm", "100000 1 1 1 0 1 0\n");
+  root.Write("proc/self/limits", "Max address space         419430400            unlimited            bytes\n");
+  EXPECT_EQ(TotalMemory(root.path()), 400 * kMiB);
+}
+
 TEST(AvailableMemory, NonsenseInTheFilesIsIgnored) {
   const TempFolder root;
   root.Write("proc/meminfo", "MemAvailable: -5 kB\n");

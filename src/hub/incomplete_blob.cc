@@ -119,4 +119,17 @@ uint64_t IncompleteSize(const fs::path& repo_folder, const std::string& hash, ui
   return error || size > expected_size ? 0 : size;
 }
 
+uint64_t IncompleteBytes(const fs::path& repo_folder) {
+  uint64_t bytes = 0;
+  std::error_code error;
+  for (fs::directory_iterator it(repo_folder / "blobs", error), end; !error && it != end;
+       it.increment(error)) {
+    std::error_code unreadable;
+    if (it->path().extension() != ".incomplete" || !it->is_regular_file(unreadable)) continue;
+    const uint64_t size = it->file_size(unreadable);
+    if (!unreadable) bytes += size;
+  }
+  return bytes;
+}
+
 }  // namespace qwen_image::hub

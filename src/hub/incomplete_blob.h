@@ -64,4 +64,7 @@ class IncompleteBlob {
 uint64_t IncompleteSize(const std::filesystem::path& repo_folder, const std::string& hash,
                         uint64_t expected_size);
 
+// The same of all blobs of a repository.
+uint64_t IncompleteBytes(const std::filesystem::path& repo_folder);
+
 }  // namespace qwen_image::hub

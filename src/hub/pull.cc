@@ -47,7 +47,7 @@ std::vector<PlannedBlob> PlanBlobs(const std::vector<RemoteFile>& files, const f
   std::vector<PlannedBlob> blobs;
   for (auto& [hash, blob] : by_hash) {
     blob.is_there = BlobIsThere(repo_folder, blob.file);
-    blob.old_bytes = blob.is_there ? blob.file.size : IncompleteSize(repo_folder, hash, blob.file.size);
+    blob.old_bytes = blob.file.size - MissingBytes(repo_folder, blob.file);
     blobs.push_back(std::move(blob));
   }
   // The largest first, so that none is left to the end alone.
@@ -161,6 +161,11 @@ class Downloader {
 };
 
 }  // namespace
+
+uint64_t MissingBytes(const fs::path& repo_folder, const RemoteFile& file) {
+  if (file.hash.empty()) return file.size;  // the list did not say which blob it is
+  return BlobIsThere(repo_folder, file) ? 0 : file.size - IncompleteSize(repo_folder, file.hash, file.size);
+}
 
 uint64_t FreeSpace(const fs::path& folder) {
   std::error_code error;

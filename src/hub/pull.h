@@ -15,6 +15,9 @@
 
 namespace qwen_image::hub {
 
+// What a download of the file would bring: nothing if its blob is there, the rest if an interrupted one left
+// some.
+uint64_t MissingBytes(const std::filesystem::path& repo_folder, const RemoteFile& file);
 uint64_t FreeSpace(const std::filesystem::path& folder);  // of its disk; it need not exist yet
 
 struct PullRequest {
