@@ -53,7 +53,10 @@ class Manual : public testing::Test {
           {.name = "show",
            .summary = "Shows",
            .options = {{.names = "path", .target = &pictures_, .help = "Of what"},
-                       {.names = "--all", .target = &flag_, .help = "-- all"}}}}};
+                       {.names = "--all", .target = &flag_, .help = "-- all"}}},
+          {.name = "print",
+           .summary = "Prints",
+           .options = {{.names = "format", .target = &text_, .help = "How", .one_of = {"flat", "bent"}}}}}};
 };
 
 TEST_F(Manual, FormsOfOptions) {
@@ -124,6 +127,7 @@ TEST_F(Manual, BashSuggests) {
   EXPECT_EQ(suggest("make --what a"), ",");
   EXPECT_EQ(suggest("show a"), "a picture.png,");
   EXPECT_EQ(suggest("show --a"), "--all,");
+  EXPECT_EQ(suggest("print f"), "flat,");
   // The value of an option is not the command.
   EXPECT_EQ(suggest("--before show make --k"), "--kind,");
   EXPECT_EQ(suggest("--before = show make --k"), "--kind,");
@@ -146,6 +150,7 @@ TEST_F(Manual, FishSuggests) {
   EXPECT_THAT(suggest("make --input it.f"), HasSubstr("it.fish"));
   EXPECT_EQ(suggest("make it.f"), "");
   EXPECT_THAT(suggest("show it.f"), HasSubstr("it.fish"));
+  EXPECT_THAT(suggest("print f"), testing::AllOf(HasSubstr("flat"), Not(HasSubstr("bent"))));
 }
 
 // In a terminal of its own, as zsh completes nowhere else. A word that it does not complete is waited for in

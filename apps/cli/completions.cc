@@ -33,6 +33,15 @@ bool HasFileWord(const Forms& forms) {
                      [](const OptionForm& form) { return !form.word.empty() && form.is_file; });
 }
 
+// What may stand where no flag does.
+std::vector<std::string> ChoicesOfWords(const Forms& forms) {
+  std::vector<std::string> choices;
+  for (const OptionForm& form : forms) {
+    if (!form.word.empty()) choices.insert(choices.end(), form.choices.begin(), form.choices.end());
+  }
+  return choices;
+}
+
 // ---- bash ----
 
 // The branches for the values of a command's options: "generate:-o|generate:--output) …".
@@ -52,9 +61,11 @@ std::string BashValues(const std::string& command, const Forms& forms) {
 }
 
 std::string BashNames(const std::string& command, const Forms& forms, const std::vector<std::string>& more) {
-  return fmt::format("    {}:*) words={} files={} ;;\n", command.empty() ? "\"\"" : command,
-                     ShellWord(fmt::format("{} {}", fmt::join(more, " "), fmt::join(FlagsOf(forms), " "))),
-                     HasFileWord(forms) ? "yes" : "''");
+  return fmt::format(
+      "    {}:*) words={} files={} ;;\n", command.empty() ? "\"\"" : command,
+      ShellWord(fmt::format("{} {} {}", fmt::join(more, " "), fmt::join(ChoicesOfWords(forms), " "),
+                            fmt::join(FlagsOf(forms), " "))),
+      HasFileWord(forms) ? "yes" : "''");
 }
 
 constexpr const char* kBash = R"(# Completions of {name} for bash, printed by: {name} completions bash
@@ -165,6 +176,8 @@ std::string FishLines(const std::string& program, const std::string& condition, 
     }
     text += fmt::format(" -d {}\n", FishWord(form.ShortHelp()));
   }
+  if (const auto choices = ChoicesOfWords(forms); !choices.empty())
+    text += fmt::format("{} -a {}\n", begin, FishWord(fmt::format("{}", fmt::join(choices, " "))));
   return HasFileWord(forms) ? text + begin + " -F\n" : text;
 }
 
