@@ -1,3 +1,5 @@
+include(CheckCXXCompilerFlag)
+
 # One static library per folder of src/. A library includes and links only what stands below it: tests/rooms_test.py
 # fails for a wrong direction.
 #
@@ -5,6 +7,7 @@
 #     [APART b_test.cc …] [OPTIMIZE 1|2|3])
 #
 # The tests of a folder make one program, <folder>_test. OPTIMIZE is the release build's level (default 2).
+
 function(qwen_image_library NAME)
   cmake_parse_arguments(ARG "" "LABEL;OPTIMIZE" "SOURCES;DEPENDS;PACKAGES;TESTS;APART" ${ARGN})
   list(TRANSFORM ARG_DEPENDS PREPEND qwen_image_)
@@ -13,6 +16,13 @@ function(qwen_image_library NAME)
   target_link_libraries(qwen_image_${NAME} PUBLIC ${ARG_DEPENDS} ${ARG_PACKAGES})
   if(ARG_OPTIMIZE)
     target_compile_options(qwen_image_${NAME} PRIVATE $<$<CONFIG:Release>:-O${ARG_OPTIMIZE}>)
+    if(ARG_OPTIMIZE EQUAL 1)
+      # Else gcc 13 and newer refuse the precompiled headers, which are made with -O2, where this is the default.
+      check_cxx_compiler_flag(-munroll-only-small-loops QWEN_IMAGE_HAS_UNROLL_ONLY_SMALL_LOOPS)
+      if(QWEN_IMAGE_HAS_UNROLL_ONLY_SMALL_LOOPS AND CMAKE_CXX_COMPILER_VERSION VERSION_GREATER_EQUAL 13)
+        target_compile_options(qwen_image_${NAME} PRIVATE $<$<CONFIG:Release>:-munroll-only-small-loops>)
+      endif()
+    endif()
   endif()
   qwen_image_compile_together(qwen_image_${NAME} SOURCES ${ARG_SOURCES} APART ${ARG_APART})
   # For tests/rooms_test.py: a line "name;folder;sources;dependencies" for each library.

@@ -28,7 +28,7 @@ inline constexpr int64_t kTileCols = 2 * kLanes;
 struct LoadF32 {
   using Raw = float;
   template <class D>
-  static HWY_INLINE hn::Vec<D> Convert(D d, hn::Vec<D> v) {
+  static HWY_INLINE hn::Vec<D> Convert(D /*d*/, hn::Vec<D> v) {
     return v;
   }
 };

@@ -25,9 +25,11 @@ struct Sample {
   std::optional<double> accumulated, isolated;
 };
 
-const CheckpointNames& NamesIn(const Comparison& comparison) {
+const CheckpointNames& NamesIn(const Comparison* comparison) {
   std::vector<std::string> checkpoints;
-  for (const TensorComparison& t : comparison.tensors) checkpoints.push_back(t.name);
+  if (comparison) {
+    for (const TensorComparison& t : comparison->tensors) checkpoints.push_back(t.name);
+  }
   return NamesFor(checkpoints);
 }
 
@@ -221,7 +223,7 @@ CheckpointRole RoleOf(const CheckpointNames& names, std::string_view checkpoint)
 Attribution Attribute(const Comparison* accumulated, const Comparison* isolated) {
   Attribution result;
   std::map<std::string, Sample> samples;
-  const CheckpointNames& names = NamesIn(accumulated ? *accumulated : isolated ? *isolated : Comparison());
+  const CheckpointNames& names = NamesIn(accumulated ? accumulated : isolated);
   if (accumulated) AddSamples(*accumulated, names, &Sample::accumulated, &samples, &result.left_out);
   if (isolated) AddSamples(*isolated, names, &Sample::isolated, &samples, &result.left_out);
   std::map<std::pair<std::string, std::string>, GroupSum> roles;
