@@ -4,9 +4,6 @@
 # Parts of glibc, which every system has: they must fit its loader and kernel.
 glibc='^(ld-linux.*|lib(c|m|dl|rt|pthread|resolv|util|anl|nsl|mvec|nss_.*|BrokenLocale|thread_db))\.so'
 
-# What is compiled into the program from headers alone: no file of theirs shows it.
-header_packages=(libhwy-dev "$boost_package" nlohmann-json3-dev libcli11-dev libfmt-dev)
-
 # shellcheck disable=SC2016  # $ORIGIN is for the loader
 # bundle_libraries TREE: copies them to lib/qwen-image, where program and library look first, and nowhere else.
 bundle_libraries() {
@@ -28,22 +25,18 @@ bundle_libraries() {
   patchelf --force-rpath --set-rpath '$ORIGIN/qwen-image' "$(realpath "$tree/lib/libqwen_image.so")"
 }
 
-# copy_licences TREE: of every package, and the common ones that these refer to.
-copy_licences() {
-  local tree=$1 folder=$1/share/doc/qwen_image/licences package common
-  mkdir -p "$folder/common-licenses"
+# The packages' licences, and a list of what comes from where.
+archive_licences() {
+  local tree=$1 folder=$1/share/doc/qwen_image/licences package
+  copy_licences "$folder" <"$tree/packages"
   {
     echo "The libraries in lib/qwen-image, and headers that are compiled into the program, come from these packages of"
     echo "$(. /etc/os-release && echo "$PRETTY_NAME"), where their sources are. PACKAGE.txt beside this file is the licence of each."
     echo
     while read -r package; do
       dpkg-query -W -f='${Package} ${Version} (source: ${source:Package} ${source:Version})\n' "$package" | head -1
-      cp -L "/usr/share/doc/$package/copyright" "$folder/$package.txt"
     done <"$tree/packages"
   } >"$folder/README"
-  grep -hoE '/usr/share/common-licenses/[A-Za-z]+[-.0-9A-Za-z]*[0-9A-Za-z]' "$folder"/*.txt | sort -u | while read -r common; do
-    [ ! -f "$common" ] || cp -L "$common" "$folder/common-licenses"
-  done
   rm "$tree/packages"
 }
 
@@ -63,7 +56,7 @@ package_archive() {
   rm -rf "$packages/stage" "$packages"/qwen-image-*.tar.xz
   cmake --install "$project/build/release" --prefix "$tree" --strip >"$packages/archive.log"
   bundle_libraries "$tree"
-  copy_licences "$tree"
+  archive_licences "$tree"
   say "the archive needs glibc $(newest_glibc "$tree") or newer"
   # the same bytes for the same tree
   tar -C "$packages/stage" --sort=name --owner=0 --group=0 --numeric-owner --mode=u+rw,go+r-w \

@@ -3,7 +3,9 @@
 Libraries are those that lie in an archive or a wheel; their versions are those of the Debian packages on this machine,
 which they were copied from. A Debian package contains none: it depends on them.
 
-    python3 -m tools.package.sbom build/package 0.2.0
+    python3 -m tools.package.sbom build/package 0.2.0 libfmt-dev
+
+The last words are packages that are compiled in from headers alone.
 """
 
 import hashlib
@@ -17,8 +19,6 @@ import tarfile
 import time
 import zipfile
 
-# Compiled into the program from headers alone; tools/package/archive.sh ships their licences.
-HEADER_PACKAGES = ("libhwy-dev", "libboost1.81-dev", "libboost-dev", "nlohmann-json3-dev", "libcli11-dev", "libfmt-dev")
 OWN_LIBRARY = "libqwen_image"
 
 
@@ -120,7 +120,7 @@ def dependencies_of(path):
     return sorted({re.split(r"[ (|]", part.strip())[0] for part in depends.split(",") if part.strip()})
 
 
-def main(folder, version):
+def main(folder, version, *header_packages):
     folder = pathlib.Path(folder)
     files = sorted(path for path in folder.iterdir() if path.name.endswith((".tar.xz", ".whl", ".deb")))
     paths = system_libraries()
@@ -144,7 +144,7 @@ def main(folder, version):
             raise SystemExit(f"sbom: {file.name} has {', '.join(missing)}, which this machine has not")
         for name in sorted({debian_package_of(paths[library]) for library in libraries}):
             relate(file, "CONTAINS", name)
-        for name in HEADER_PACKAGES:
+        for name in header_packages:
             relate(file, "CONTAINS", name)
         if file.suffix == ".deb":
             for name in dependencies_of(file):
@@ -171,6 +171,6 @@ def main(folder, version):
 
 
 if __name__ == "__main__":
-    if len(sys.argv) != 3:
+    if len(sys.argv) < 3:
         sys.exit(__doc__)
     main(*sys.argv[1:])

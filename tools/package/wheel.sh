@@ -1,16 +1,13 @@
-#!/usr/bin/env bash
+# shellcheck shell=bash
 # The Python wheel: the module, the library, the program and the embedded model, with the shared libraries that they need.
 # auditwheel brings those in, and names the wheel by the oldest Linux that it runs on. One wheel serves every Python from 3.9 on.
-# Read by ./run package; run by itself it makes the wheel.
 
-# stage_licences FOLDER: of the shared libraries, as Debian keeps them.
-stage_licences() {
-  local library package
-  mkdir -p "$1/licenses"
-  ldd "$1/bin/qwen-image" "$1/lib/libqwen_image.so" | sed -n 's/.* => \(\/[^ ]*\).*/\1/p' | sort -u | while read -r library; do
-    package=$(package_of "$library")
-    cp "/usr/share/doc/$package/copyright" "$1/licenses/$package.txt"
-  done
+# Packages of the shared libraries, and of the headers.
+wheel_sources() {
+  local library
+  ldd "$1/bin/qwen-image" "$1/lib/libqwen_image.so" | sed -n 's/.* => \(\/[^ ]*\).*/\1/p' | sort -u |
+    while read -r library; do package_of "$library"; done
+  printf '%s\n' "${header_packages[@]}"
 }
 
 package_wheel() {
@@ -24,7 +21,9 @@ package_wheel() {
   strip --strip-unneeded "$staged/qwen_image/lib/libqwen_image.so"
   cp "$project"/python/qwen_image/{*.py,py.typed} "$staged/qwen_image"
   cp "$project"/{pyproject.toml,CMakeLists.txt,README.md,LICENSE} "$staged"
-  if command -v dpkg-query >/dev/null; then stage_licences "$staged/qwen_image"; fi
+  if command -v dpkg-query >/dev/null; then
+    wheel_sources "$staged/qwen_image" | sort -u | copy_licences "$staged/qwen_image/licenses"
+  fi
   [ -x "$tools/bin/pip" ] || python3 -m venv "$tools"
   {
     "$tools/bin/pip" install -q -r "$project/tools/requirements/wheel.txt" &&
@@ -62,14 +61,3 @@ check_wheel() {
     remove_root "wheel-$suite"
   done
 }
-
-if [ "${BASH_SOURCE[0]}" = "$0" ]; then
-  set -euo pipefail
-  project=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
-  # shellcheck source=tools/run/common.sh
-  . "$project/tools/run/common.sh"
-  # shellcheck source=tools/run/build.sh
-  . "$project/tools/run/build.sh"
-  mkdir -p "$project/build/package"
-  package_wheel
-fi

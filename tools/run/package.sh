@@ -25,10 +25,23 @@ HELP
 # Checksums and contents of whatever lies there.
 describe_packages() {
   need python3
-  SOURCE_DATE_EPOCH=$(package_date) python3 "$project/tools/package/sbom.py" "$packages" "$(package_version)"
+  SOURCE_DATE_EPOCH=$(package_date) python3 "$project/tools/package/sbom.py" "$packages" "$(package_version)" "${header_packages[@]}"
   (cd "$packages" && find . -maxdepth 1 -type f \( -name '*.tar.xz' -o -name '*.deb' -o -name '*.whl' -o -name '*.json' \) \
     -printf '%f\n' | LC_ALL=C sort | xargs sha256sum >SHA256SUMS)
   say "in build/package: $(cd "$packages" && cut -c 67- SHA256SUMS | paste -sd ' ') SHA256SUMS"
+}
+
+# What is compiled into the program from headers alone: no file of theirs shows it.
+header_packages=(libhwy-dev "$boost_package" nlohmann-json3-dev libcli11-dev libfmt-dev)
+
+# copy_licences FOLDER: of the packages that the input names, and the common ones that these refer to.
+copy_licences() {
+  local folder=$1 package common
+  mkdir -p "$folder/common-licenses"
+  while read -r package; do cp -L "/usr/share/doc/$package/copyright" "$folder/$package.txt"; done
+  grep -hoE '/usr/share/common-licenses/[A-Za-z]+[-.0-9A-Za-z]*[0-9A-Za-z]' "$folder"/*.txt | sort -u | while read -r common; do
+    [ ! -f "$common" ] || cp -L "$common" "$folder/common-licenses"
+  done
 }
 
 run_package() {
