@@ -63,8 +63,9 @@ std::string ProofText(const prove::Report& report, const prove::ReportFolder& fo
   std::string text;
   for (const std::string& line : table.Lines()) text += line + "\n";
   return text + (report.passed() ? style.Green("\nnothing failed\n") : style.Red("\nsomething failed\n")) +
-         fmt::format("report: {} and {}; neither holds paths, names or prompts of yours\n",
-                     folder.page().string(), folder.document().string());
+         fmt::format(
+             "report: {} and {}; neither holds folders or prompts of yours; names of weight files stay\n",
+             folder.page().string(), folder.document().string());
 }
 
 int RunProof(ProveOptions o, const CancelFlag& cancel) {

@@ -362,6 +362,9 @@ class Threads(ModuleTest):
             self.pipeline.generate("a red circle", progress=look, **{**SMALL, "steps": self.MANY_STEPS})
 
     def test_control_c_stops_it(self):
+        # A shell starts what runs in the background with SIGINT ignored.
+        before = signal.signal(signal.SIGINT, signal.default_int_handler)
+        self.addCleanup(signal.signal, signal.SIGINT, before)
         lock = self.start(lambda: os.kill(os.getpid(), signal.SIGINT))
         seen = []
         lock.release()

@@ -15,7 +15,7 @@ namespace fs = std::filesystem;
 constexpr const char *kModel = "MODEL", *kElsewhere = "[path]";
 
 bool EndsPath(char c) {
-  return std::isspace(static_cast<unsigned char>(c)) || std::strchr("\"'`,;:()<>|", c);
+  return std::isspace(static_cast<unsigned char>(c)) || std::strchr("\"'`,;:()[]{}<>|", c);
 }
 
 bool BeginsPath(std::string_view text, size_t at) {

@@ -44,6 +44,7 @@ TEST_F(Privacy, ThePathsOfTheUserGo) {
 TEST_F(Privacy, PathsThatNobodyNamedGo) {
   EXPECT_EQ(Clean("see /home/jane/.cache, (/etc/x) and '/root': ~/models/a"),
             "see [path], ([path]) and '[path]': [path]");
+  EXPECT_EQ(Clean("{/home/jane/x} [/etc/x]"), "{[path]} [[path]]");
   EXPECT_EQ(Clean("HOME=/home/jane"), "HOME=[path]");
   EXPECT_EQ(Clean("//home/jane is file:///home/jane"), "[path] is file:[path]");
   EXPECT_EQ(Clean("/home/jane"), "[path]");

@@ -36,8 +36,9 @@ fs::path ParentOf(const fs::path& path) {
          parent.string());
   }
   std::error_code error;
-  for (fs::directory_iterator it(root, error); !error && it != fs::directory_iterator();
-       it.increment(error)) {
+  const fs::directory_iterator first(root, error);
+  if (error) Fail(ErrorKind::kBadInput, "cannot read {}: {}", root.string(), error.message());
+  for (fs::directory_iterator it = first; !error && it != fs::directory_iterator(); it.increment(error)) {
     if (Exists(it->path() / "model_index.json")) {
       Fail(ErrorKind::kBadInput, "{} has no model_index.json, but a folder in it has: give {}", root.string(),
            it->path().string());
