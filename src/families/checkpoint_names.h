@@ -12,6 +12,8 @@
 #include <string>
 #include <string_view>
 
+#include "families/computing_order.h"
+
 namespace qwen_image {
 
 // Words of the engine, the same for every family's attention.
@@ -77,7 +79,9 @@ struct CheckpointNames {
   std::span<const ComponentBlocks> blocks;
   std::span<const std::string_view> block_lists;  // modules that hold numbered blocks
   std::span<const MatrixRole> matrices;
-  std::span<const StageNames> stages;  // in the order of a run
+  std::span<const StageNames> stages;                       // in the order of a run
+  std::span<const std::string_view> weightless;             // ends of modules' names that have no weights
+  const std::vector<ComponentOrder>& (*order)() = nullptr;  // null: names tell no order
 
   // The denoiser.
   std::string_view denoiser_blocks;      // one of block_lists

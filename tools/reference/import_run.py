@@ -104,14 +104,22 @@ def report_unmapped(unmapped, allowed):
     print(text, file=sys.stderr)
 
 
-def manifest_facts(args, reference, float_types):
+def order_fact(names, reference):
+    """Names that are merely sorted do not tell which tensor was computed first, and the manifest says so."""
+    if reference:
+        return {"order": reference["order"]} if "order" in reference else {}
+    return {"order": "unknown"} if names == sorted(names) else {}
+
+
+def manifest_facts(args, reference, float_types, names):
     settings = {key: reference[key] for key in SETTINGS if key in reference} if reference else {}
     return {
         "tool": args.tool,
         **settings,
         # Tolerances follow the precision in which the run was made.
         "dtype": float_types.most_common(1)[0][0] if float_types else "int64",
-        "checkpoints_level": reference["checkpoints_level"] if reference else "all",
+        "checkpoints_level": reference.get("checkpoints_level", "all") if reference else "all",
+        **order_fact(names, reference),
         **read_settings(args.settings),
     }
 
@@ -122,6 +130,9 @@ def import_tensors(args, tensors, reference):
     report_unmapped(unmapped, args.allow_unmapped)
     if not found:
         raise SystemExit("none of the tensors has a place in the reference")
+    if reference:  # the dumps are listed by name; the reference tells when each was computed
+        place = {name: i for i, name in enumerate(reference["checkpoints"])}
+        found = dict(sorted(found.items(), key=lambda entry: place[entry[1][0]]))
     float_types = collections.Counter()
     with CheckpointStore(args.out, args.overwrite) as store:
         for name, (target, rule) in found.items():
@@ -130,7 +141,7 @@ def import_tensors(args, tensors, reference):
             store.save(target, array, {"original_name": name, "original_dtype": kind})
             if array.dtype.kind == "f":
                 float_types[kind] += 1
-        store.write_manifest(manifest_facts(args, reference, float_types))
+        store.write_manifest(manifest_facts(args, reference, float_types, list(found)))
     print(f"{len(store.entries)} checkpoints in {store.folder}", file=sys.stderr)
     if args.manifest_from:
         print(f"next: qwen-image compare {args.manifest_from} {args.out}", file=sys.stderr)

@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "core/tensor.h"
@@ -85,18 +86,31 @@ struct ManifestDifference {
   bool fatal = false;  // prompt, size, steps, …: runs that cannot be compared unless forced
 };
 
+// What tells which of the tensors that failed was computed first.
+enum class Order {
+  kReference,  // its manifest, or its file
+  kRun,        // the same of the run
+  kNames,      // they are a family's, or differ in their numbers only
+  kUnknown,    // nothing
+};
+
 struct Comparison {
   std::filesystem::path ref_path, run_path;
   Json ref_manifest, run_manifest;  // null where there is none
   std::vector<ManifestDifference> manifest_differences;
-  std::vector<TensorComparison> tensors;  // in the reference's order
-  std::vector<std::string> missing;       // in the reference only
-  std::vector<std::string> extra;         // in the run only
+  std::vector<TensorComparison> tensors;  // in the order in which they were computed, as far as it is known
+  Order order = Order::kReference;
+  std::vector<std::string> missing;  // in the reference only
+  std::vector<std::string> extra;    // in the run only
   std::vector<ImageComparison> pictures;
   std::vector<std::string> notes;  // what was left out, and why
 
-  const TensorComparison* first_divergence() const;  // null if every tensor passed
-  bool passed() const;  // something was compared, nothing failed, nothing is missing or extra
+  // Null if every tensor passed, and if several failed whose order is unknown.
+  const TensorComparison* first_divergence() const;
+  int64_t failed() const;  // tensors
+  bool passed() const;     // something was compared, nothing failed, nothing is missing or extra
 };
+
+std::string_view NameOf(Order order);  // "reference", "run", "names", "unknown"
 
 }  // namespace qwen_image::compare

@@ -8,6 +8,7 @@
 
 #include "core/fail.h"
 #include "core/glob.h"
+#include "families/checkpoint_names.h"
 #include "files/text.h"
 #include "parity/compare/image.h"
 #include "parity/compare/tensor.h"
@@ -64,6 +65,26 @@ struct ManifestFacts {
   }
 };
 
+const CheckpointNames& FamilyOf(const record::TensorSet& set) {
+  std::vector<std::string> names;
+  for (const record::TensorInfo& tensor : set.tensors()) names.push_back(tensor.name);
+  return NamesFor(names);
+}
+
+std::string WithoutNumbers(std::string name) {
+  std::erase_if(name, [](char c) { return c >= '0' && c <= '9'; });
+  return name;
+}
+
+// Whether all that failed are one thing in several steps or blocks.
+bool DifferInNumbersOnly(const std::vector<TensorComparison>& tensors) {
+  std::set<std::string> names;
+  for (const TensorComparison& t : tensors) {
+    if (!t.passed) names.insert(WithoutNumbers(t.name));
+  }
+  return names.size() <= 1;
+}
+
 class SetComparer {
  public:
   SetComparer(const record::TensorSet& ref, const record::TensorSet& run, const CompareOptions& options)
@@ -99,6 +120,7 @@ class SetComparer {
     if (c.tensors.empty() && c.missing.empty() && c.extra.empty())
       Fail(ErrorKind::kUsage, "no tensor of {} or {} matches --only", ref_.path().string(),
            run_.path().string());
+    FindOrder(c);
     if (!not_recorded_.empty()) {
       c.notes.push_back(
           fmt::format("{} checkpoints were left out: one side was not to record them (--checkpoints)",
@@ -117,6 +139,31 @@ class SetComparer {
                           (!run_.Find(name) && run_selection_ && !run_selection_->Contains(name));
     if (left_out) not_recorded_.insert(name);
     return !left_out;
+  }
+
+  // Without an order of the reference's own, names that tell the place of all that failed come first, then
+  // the run's order.
+  void FindOrder(Comparison& c) const {
+    const record::TensorOrder known = ref_.order();
+    if (known == record::TensorOrder::kManifest || known == record::TensorOrder::kFile) return;
+    c.order = Order::kNames;
+    if (known == record::TensorOrder::kNames) return;
+    const CheckpointNames& family = FamilyOf(ref_);
+    const bool all_placed = std::all_of(c.tensors.begin(), c.tensors.end(), [&](const TensorComparison& t) {
+      return t.passed || (family.order && PlaceOf(family.order(), t.name));
+    });
+    if (all_placed || DifferInNumbersOnly(c.tensors)) return;
+    const record::TensorOrder runs_own = run_.order();
+    const bool run_tells =
+        runs_own == record::TensorOrder::kManifest || runs_own == record::TensorOrder::kFile;
+    c.order = run_tells ? Order::kRun : Order::kUnknown;
+    if (!run_tells) return;
+    std::map<std::string, size_t> place;
+    for (const record::TensorInfo& tensor : run_.tensors()) place.emplace(tensor.name, place.size());
+    std::stable_sort(c.tensors.begin(), c.tensors.end(),
+                     [&](const TensorComparison& a, const TensorComparison& b) {
+                       return place.at(a.name) < place.at(b.name);
+                     });
   }
 
   // The source of `tensor` that also reports progress while it is read.

@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <array>
+
 #include "files/npy.h"
 #include "files/testing.h"
 
@@ -65,6 +67,66 @@ TEST_F(CompareSetsTest, FindsTheFirstDivergenceInTheReferencesOrder) {
   EXPECT_EQ(c.first_divergence()->error->worst, 2);
   EXPECT_EQ(c.first_divergence()->ref.dtype, "float32");
   EXPECT_THAT(c.tensors, SizeIs(3));
+}
+
+// The first of these in the alphabet is the last that is computed.
+constexpr std::array<const char*, 4> kInOrder = {
+    "text_encoder/model.language_model.norm", "transformer/step002/transformer_blocks.9:img",
+    "transformer/step002/transformer_blocks.10.img_norm1", "final_latents_packed"};
+
+TEST_F(CompareSetsTest, TheEnginesNamesTellTheOrder) {
+  for (const char* name : kInOrder) {
+    ref_.Add(name, {1, 2, 3});
+    run_.Add(name, {1, 2, name == kInOrder[0] ? 3.0f : 4.0f});
+  }
+  const Comparison c = Compare();
+  EXPECT_EQ(c.order, Order::kNames);
+  ASSERT_TRUE(c.first_divergence());
+  EXPECT_EQ(c.first_divergence()->name, kInOrder[1]);
+  EXPECT_EQ(c.tensors[2].name, kInOrder[2]);
+}
+
+TEST_F(CompareSetsTest, OtherNamesAreOfNoConcernWhileTheyAgree) {
+  ref_.Add("a_tensor_of_theirs", {1});
+  run_.Add("a_tensor_of_theirs", {1});
+  for (const char* name : kInOrder) {
+    ref_.Add(name, {1});
+    run_.Add(name, {2});
+  }
+  const Comparison known = Compare();
+  ASSERT_TRUE(known.first_divergence());
+  EXPECT_EQ(known.first_divergence()->name, kInOrder[0]);
+  ref_.Add("another", {1});
+  run_.Add("another", {2});
+  const Comparison unknown = Compare();
+  EXPECT_EQ(unknown.order, Order::kUnknown);
+  EXPECT_FALSE(unknown.first_divergence());
+  EXPECT_FALSE(unknown.passed());
+  EXPECT_EQ(unknown.failed(), 5);
+}
+
+TEST_F(CompareSetsTest, TheRunsManifestTellsTheOrder) {
+  run_.manifest()["tool"] = "theirs";
+  for (const char* name : {"second", "first"}) {
+    ref_.Add(name, {1});
+    run_.Add(name, {2});
+  }
+  const Comparison c = Compare();
+  EXPECT_EQ(c.order, Order::kRun);
+  ASSERT_TRUE(c.first_divergence());
+  EXPECT_EQ(c.first_divergence()->name, "second");
+  run_.manifest()["order"] = "unknown";  // it was made of files in no order
+  EXPECT_EQ(Compare().order, Order::kUnknown);
+}
+
+TEST_F(CompareSetsTest, OneFailureNeedsNoOrder) {
+  for (const char* name : {"a", "b"}) {
+    ref_.Add(name, {1});
+    run_.Add(name, {std::string_view(name) == "a" ? 1.0f : 2.0f});
+  }
+  const Comparison c = Compare();
+  ASSERT_TRUE(c.first_divergence());
+  EXPECT_EQ(c.first_divergence()->name, "b");
 }
 
 TEST_F(CompareSetsTest, MissingAndExtraFail) {

@@ -1,5 +1,8 @@
 #include "parity/record/tensor_file.h"
 
+#include <algorithm>
+#include <numeric>
+
 #include "core/fail.h"
 #include "files/mmap.h"
 #include "files/npy_header.h"
@@ -76,6 +79,7 @@ class SafetensorsTensors : public TensorFile {
       members_.push_back({name, entry.shape, &type, static_cast<int64_t>(entry.bytes.size()) / type.bytes});
       data_.push_back(entry.bytes.data());
     }
+    SortByOffset();
   }
 
   void Read(size_t member, int64_t begin, int64_t count, double* out) override {
@@ -87,6 +91,21 @@ class SafetensorsTensors : public TensorFile {
   void Release() override { file_.file().ReleasePages(); }
 
  private:
+  // The header's keys come in any order; the values lie as they were written.
+  void SortByOffset() {
+    std::vector<size_t> order(members_.size());
+    std::iota(order.begin(), order.end(), size_t{0});
+    std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return data_[a] < data_[b]; });
+    std::vector<Member> members;
+    std::vector<const std::byte*> data;
+    for (const size_t i : order) {
+      members.push_back(std::move(members_[i]));
+      data.push_back(data_[i]);
+    }
+    members_ = std::move(members);
+    data_ = std::move(data);
+  }
+
   SafetensorsFile file_;
   std::vector<const std::byte*> data_;
 };

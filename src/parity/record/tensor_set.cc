@@ -5,6 +5,7 @@
 #include <unordered_map>
 
 #include "core/fail.h"
+#include "families/checkpoint_names.h"
 #include "files/safe_path.h"
 #include "files/text.h"
 #include "parity/record/natural_order.h"
@@ -25,12 +26,32 @@ std::string TextMember(const Json& entry, const char* key, const std::string& wh
   return found->get<std::string>();
 }
 
+// A manifest made of files without an order says so.
+bool TellsOrder(const Json& manifest) {
+  const auto order = manifest.find("order");
+  return order == manifest.end() || *order != "unknown";
+}
+
+// Whether the tensors of each type are sorted by name: then their order in the file tells nothing.
+bool IsSortedByName(const std::vector<TensorInfo>& tensors) {
+  const auto sorted_by = [&](const auto& before) {
+    std::map<std::string_view, std::string_view> last;  // by type
+    return std::all_of(tensors.begin(), tensors.end(), [&](const TensorInfo& tensor) {
+      const auto [at, first] = last.emplace(tensor.dtype, tensor.name);
+      const bool in_order = first || !before(tensor.name, at->second);
+      at->second = tensor.name;
+      return in_order;
+    });
+  };
+  return sorted_by(std::less<std::string_view>()) || sorted_by(NaturallyBefore);
+}
+
 }  // namespace
 
 struct TensorSet::Impl {
-  struct Place {
+  struct Member {
     TensorFile* file;
-    size_t member;
+    size_t index;
   };
 
   explicit Impl(const fs::path& p) : path(p) {}
@@ -40,13 +61,15 @@ struct TensorSet::Impl {
   void AddAll(const std::string& prefix, TensorFile& file);
   void AddManifest();
   void AddFolder();
-  void SortNaturally();
+  void FindOrder();
+  void Sort(const std::vector<std::optional<Place>>& known);
   void BuildIndex();
 
   fs::path path;
   Json manifest;
   std::vector<TensorInfo> tensors;
-  std::vector<Place> places;  // one for each of `tensors`
+  std::vector<Member> members;  // one for each of `tensors`
+  TensorOrder order = TensorOrder::kUnknown;
   std::unordered_map<std::string, size_t> index;
   std::map<fs::path, std::unique_ptr<TensorFile>> files;
 
@@ -68,7 +91,7 @@ void TensorSet::Impl::Add(const std::string& name, TensorFile& file, size_t memb
                      .dtype = std::string(m.type->numpy),
                      .count = m.count,
                      .is_float = IsFloatingPoint(m.type->dtype)});
-  places.push_back({&file, member});
+  members.push_back({&file, member});
 }
 
 void TensorSet::Impl::AddAll(const std::string& prefix, TensorFile& file) {
@@ -109,22 +132,41 @@ void TensorSet::Impl::AddFolder() {
     AddAll(name.replace_extension().generic_string(), File(at->path()));
   }
   if (error) Fail(ErrorKind::kBadInput, "cannot list the folder {}: {}", path.string(), error.message());
-  SortNaturally();
 }
 
-void TensorSet::Impl::SortNaturally() {
-  std::vector<size_t> order(tensors.size());
-  for (size_t i = 0; i < order.size(); ++i) order[i] = i;
-  std::sort(order.begin(), order.end(),
-            [&](size_t a, size_t b) { return NaturallyBefore(tensors[a].name, tensors[b].name); });
+void TensorSet::Impl::FindOrder() {
+  std::vector<std::string> names;
+  for (const TensorInfo& tensor : tensors) names.push_back(tensor.name);
+  const CheckpointNames& family = NamesFor(names);
+  std::vector<std::optional<Place>> known;
+  for (const std::string& name : names)
+    known.push_back(family.order ? PlaceOf(family.order(), name) : std::nullopt);
+  if (std::all_of(known.begin(), known.end(), [](const auto& place) { return place.has_value(); })) {
+    order = TensorOrder::kNames;
+  } else if (files.size() == 1 && !IsSortedByName(tensors)) {
+    order = TensorOrder::kFile;
+    return;
+  }
+  Sort(known);
+}
+
+// Known places first, the others in natural order.
+void TensorSet::Impl::Sort(const std::vector<std::optional<Place>>& known) {
+  std::vector<size_t> by_place(tensors.size());
+  for (size_t i = 0; i < by_place.size(); ++i) by_place[i] = i;
+  std::sort(by_place.begin(), by_place.end(), [&](size_t a, size_t b) {
+    if (known[a].has_value() != known[b].has_value()) return known[a].has_value();
+    if (known[a] != known[b]) return known[a] < known[b];
+    return NaturallyBefore(tensors[a].name, tensors[b].name);
+  });
   std::vector<TensorInfo> sorted_tensors;
-  std::vector<Place> sorted_places;
-  for (const size_t i : order) {
+  std::vector<Member> sorted_members;
+  for (const size_t i : by_place) {
     sorted_tensors.push_back(std::move(tensors[i]));
-    sorted_places.push_back(places[i]);
+    sorted_members.push_back(members[i]);
   }
   tensors = std::move(sorted_tensors);
-  places = std::move(sorted_places);
+  members = std::move(sorted_members);
 }
 
 void TensorSet::Impl::BuildIndex() {
@@ -151,12 +193,13 @@ TensorSet TensorSet::Open(const fs::path& path) {
   if (!fs::is_directory(path, error)) {
     const std::string own = path.extension() == ".npy" ? path.stem().string() : "";
     impl->AddAll(own, impl->File(path));
-    impl->SortNaturally();
   } else if (fs::exists(path / "manifest.json", error)) {
     impl->AddManifest();
+    if (TellsOrder(impl->manifest)) impl->order = TensorOrder::kManifest;
   } else {
     impl->AddFolder();
   }
+  if (impl->order == TensorOrder::kUnknown) impl->FindOrder();
   if (impl->tensors.empty()) {
     const bool is_run = fs::is_directory(path / "ref", error) || fs::is_directory(path / "cpp", error);
     Fail(ErrorKind::kBadInput,
@@ -171,6 +214,8 @@ const fs::path& TensorSet::path() const { return impl_->path; }
 const Json& TensorSet::manifest() const { return impl_->manifest; }
 const std::vector<TensorInfo>& TensorSet::tensors() const { return impl_->tensors; }
 
+TensorOrder TensorSet::order() const { return impl_->order; }
+
 const TensorInfo* TensorSet::Find(const std::string& name) const {
   const auto found = impl_->index.find(name);
   return found == impl_->index.end() ? nullptr : &impl_->tensors[found->second];
@@ -179,17 +224,17 @@ const TensorInfo* TensorSet::Find(const std::string& name) const {
 void TensorSet::Read(const TensorInfo& tensor, int64_t begin, int64_t count, double* out) const {
   if (count <= 0) return;
   Impl& impl = *impl_;
-  const Impl::Place place = impl.places[impl.index.at(tensor.name)];
+  const Impl::Member member = impl.members[impl.index.at(tensor.name)];
   if (begin < 0 || begin > tensor.count || count > tensor.count - begin)
     Fail(ErrorKind::kInternal, "elements beyond the end of {} are asked for", Quoted(tensor.name));
-  const auto bytes = static_cast<uint64_t>(count * place.file->members()[place.member].type->bytes);
+  const auto bytes = static_cast<uint64_t>(count * member.file->members()[member.index].type->bytes);
   impl.read_bytes += bytes;
-  if (impl.last_read && (impl.last_read != place.file || impl.read_bytes > kReleaseAfter)) {
+  if (impl.last_read && (impl.last_read != member.file || impl.read_bytes > kReleaseAfter)) {
     impl.last_read->Release();
     impl.read_bytes = bytes;
   }
-  impl.last_read = place.file;
-  place.file->Read(place.member, begin, count, out);
+  impl.last_read = member.file;
+  member.file->Read(member.index, begin, count, out);
 }
 
 std::vector<float> TensorSet::ReadAll(const TensorInfo& tensor) const {

@@ -3,7 +3,9 @@
 //  - a plain folder of .npy, .npz and .safetensors files: `a/b.npy` is called "a/b", the member `c` of
 //    `a/b.npz` "a/b/c";
 //  - one .npy, .npz or .safetensors file.
-// The order is the manifest's. Without a manifest it is natural: step2 comes before step10.
+// The order is the manifest's. Without a manifest it is that of a run, if a family gives all the names; else
+// that of the one file, unless it is sorted by names, as many writers do. Otherwise it is unknown: known
+// names come first, and all others after them with step2 before step10.
 //
 // Open reads only headers. Values are read in pieces and released again, so that sets larger than memory can
 // be compared. Only one thread may use a set at a time.
@@ -30,6 +32,9 @@ struct TensorInfo {
   bool is_float = false;
 };
 
+// What tells which tensor was computed first.
+enum class TensorOrder { kUnknown, kManifest, kNames, kFile };
+
 class TensorSet {
  public:
   // Throws Error kBadInput: broken files, no tensors, names that occur twice, paths that leave the folder.
@@ -41,6 +46,7 @@ class TensorSet {
   const std::filesystem::path& path() const;
   const Json& manifest() const;  // null where there is none
   const std::vector<TensorInfo>& tensors() const;
+  TensorOrder order() const;
   const TensorInfo* Find(const std::string& name) const;  // null where there is none
 
   // Reads the elements from `begin` to `begin + count` of a tensor of this set. Fast in ascending order.

@@ -81,6 +81,37 @@ TEST_F(TensorSetTest, OneFileIsASetToo) {
   EXPECT_THAT(packed.ReadAll(packed.tensors()[0]), ElementsAre(1, 2, 3));
 }
 
+TEST_F(TensorSetTest, AFileThatIsNotSortedTellsTheOrder) {
+  WriteFloats("x.npy", {1});
+  const auto pack = [&](const char* file, std::vector<const char*> names) {
+    const std::filesystem::path path = folder_.path() / file;
+    zip_t* archive = zip_open(path.c_str(), ZIP_CREATE, nullptr);
+    for (const char* name : names)
+      zip_file_add(archive, name, zip_source_file(archive, (folder_.path() / "x.npy").c_str(), 0, 0), 0);
+    EXPECT_EQ(zip_close(archive), 0);
+    return TensorSet::Open(path);
+  };
+  const TensorSet computed = pack("computed.npz", {"in.npy", "block.npy", "out.npy"});
+  EXPECT_EQ(computed.order(), TensorOrder::kFile);
+  EXPECT_THAT(NamesOf(computed), ElementsAre("in", "block", "out"));
+  EXPECT_EQ(pack("sorted.npz", {"block.npy", "in.npy", "out.npy"}).order(), TensorOrder::kUnknown);
+
+  // safetensors' own writer sorts by type, then by name.
+  const auto offsets = [&](const std::string& header, const std::string& bytes) {
+    return TensorSet::Open(folder_.Write("x.safetensors", SafetensorsBytes(header, bytes)));
+  };
+  const TensorSet by_offset = offsets(R"({"block":{"dtype":"F32","shape":[1],"data_offsets":[4,8]},)"
+                                      R"("in":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}})",
+                                      std::string(8, '\0'));
+  EXPECT_EQ(by_offset.order(), TensorOrder::kFile);
+  EXPECT_THAT(NamesOf(by_offset), ElementsAre("in", "block"));
+  EXPECT_EQ(offsets(R"({"in":{"dtype":"F32","shape":[1],"data_offsets":[0,4]},)"
+                    R"("block":{"dtype":"BF16","shape":[1],"data_offsets":[4,6]}})",
+                    std::string(6, '\0'))
+                .order(),
+            TensorOrder::kUnknown);
+}
+
 TEST_F(TensorSetTest, TheManifestGivesTheOrderAndHidesWhatItDoesNotList) {
   WriteFloats("a.npy", {1});
   WriteFloats("b.npy", {2});

@@ -30,7 +30,7 @@ class HtmlReport {
 
   std::string Write() const {
     const compare::TensorComparison* first = c_.first_divergence();
-    const std::string title = c_.passed() ? "Runs agree" : first ? "Runs part" : "Comparison failed";
+    const std::string title = c_.passed() ? "Runs agree" : Failed() > 0 ? "Runs part" : "Comparison failed";
     const std::string body = Header() + FirstDivergence(first) + FurtherHints(first) +
                              HtmlSection("Missing and extra tensors", Names()) +
                              HtmlSection("Error along the network", NetworkCurve(c_)) +
@@ -43,9 +43,7 @@ class HtmlReport {
   }
 
  private:
-  int64_t Failed() const {
-    return std::count_if(c_.tensors.begin(), c_.tensors.end(), [](const auto& t) { return !t.passed; });
-  }
+  int64_t Failed() const { return c_.failed(); }
 
   std::string Header() const {
     std::string html = fmt::format(
@@ -60,6 +58,8 @@ class HtmlReport {
       if (prompt != c_.ref_manifest.end() && prompt->is_string())
         html += fmt::format("<p>Prompt: <code>{}</code></p>", HtmlText(prompt->get<std::string>(), 1000));
     }
+    if (const std::string unknown = UnknownOrderText(c_); !unknown.empty())
+      html += fmt::format("<p class=\"bad\"><b>Order unknown</b>: {}</p>", HtmlText(unknown, 1000));
     if (c_.tensors.empty() && c_.pictures.empty()) html += "<p class=\"bad\">Nothing was compared.</p>";
     for (const std::string& note : c_.notes)
       html += fmt::format("<p class=\"dim\">{}</p>", HtmlText(note, 1000));

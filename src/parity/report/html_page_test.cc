@@ -84,18 +84,27 @@ class HtmlReportTest : public testing::Test {
 
 TEST_F(HtmlReportTest, ShowsVerdictDivergenceHintsAndEveryCheckpoint) {
   SaveBoth("text_encoder/a", {1, 3, 8}, 0);
-  SaveBoth("transformer/step000/b", {1, 3, 8}, 0.5f);
+  SaveBoth("transformer/step000/img_in", {1, 3, 8}, 0.5f);
   SaveBoth("vae/c", {1, 2, 1, 4, 5}, 0);
-  Save(ref_, "transformer/step000/d", {1, 2, 3, 4, 5, 6, 7, 8}, {8});
-  Save(run_, "transformer/step000/d", {-1, -2, -3, -4, -5, -6, -7, -8}, {8});
+  Save(ref_, "transformer/step000/txt_in", {1, 2, 3, 4, 5, 6, 7, 8}, {8});
+  Save(run_, "transformer/step000/txt_in", {-1, -2, -3, -4, -5, -6, -7, -8}, {8});
   const std::string html = Report();
   EXPECT_THAT(html, HasSubstr("FAILED</span> 4 checkpoints compared, 2 failed"));
-  EXPECT_THAT(html, HasSubstr("First divergence: <code>transformer/step000/b</code>"));
+  EXPECT_THAT(html, HasSubstr("First divergence: <code>transformer/step000/img_in</code>"));
   EXPECT_THAT(html, HasSubstr("<b>sign</b>"));
   EXPECT_THAT(html, HasSubstr("id=\"network\""));
   EXPECT_THAT(html, HasSubstr("rows: axis 1 (3), columns: axis 2 (8)"));
-  for (const char* name : {"text_encoder/a", "transformer/step000/b", "transformer/step000/d", "vae/c"})
+  for (const char* name :
+       {"text_encoder/a", "transformer/step000/img_in", "transformer/step000/txt_in", "vae/c"})
     EXPECT_THAT(html, HasSubstr("<td>" + std::string(name) + "</td>"));
+}
+
+TEST_F(HtmlReportTest, SaysThatTheOrderIsUnknown) {
+  for (const char* name : {"a", "b"}) SaveBoth(name, {4, 4}, 0.5f);
+  const std::string html = Report();
+  EXPECT_THAT(html, HasSubstr("<b>Order unknown</b>: 2 tensors differ"));
+  EXPECT_THAT(html, Not(HasSubstr("First divergence")));
+  EXPECT_THAT(html, HasSubstr("<title>Runs part"));
 }
 
 TEST_F(HtmlReportTest, PassingRunsShowWhatIsNearestToItsLimit) {

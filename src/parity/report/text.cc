@@ -28,6 +28,7 @@ class TextReport {
   std::string Write() {
     AddTable();
     AddFirstDivergence();
+    AddUnknownOrder();
     AddNames("missing", c_.missing, "in the reference only");
     AddNames("extra", c_.extra, "not in the reference");
     AddPictures();
@@ -89,13 +90,11 @@ class TextReport {
       Line("{:<{}}  {:<{}}  {:<8}  {}  {}", Printable(t->name), name_width, ToString(t->ref.shape),
            shape_width, dtype, figures, Verdict(*t));
     }
-    const auto failed = std::count_if(c_.tensors.begin(), c_.tensors.end(),
-                                      [](const compare::TensorComparison& t) { return !t.passed; });
     const std::string left_out =
         chosen.size() < c_.tensors.size()
             ? fmt::format("; {} shown{}", chosen.size(), o_.tell_of_all ? " (--all shows every one)" : "")
             : "";
-    Line("{} tensors compared, {} failed{}", c_.tensors.size(), failed, left_out);
+    Line("{} tensors compared, {} failed{}", c_.tensors.size(), c_.failed(), left_out);
   }
 
   std::string Verdict(const compare::TensorComparison& t) const {
@@ -138,6 +137,18 @@ class TextReport {
     AddStats("ref", t->ref);
     AddStats("run", t->run);
     for (const compare::Hint& hint : t->hints) Line("  {} {}", Colored("hint:", kBold), hint.text);
+    Line("");
+  }
+
+  void AddUnknownOrder() {
+    const std::string unknown = UnknownOrderText(c_);
+    if (unknown.empty()) return;
+    Line("");
+    Line("{}{}", Colored("order unknown: ", kBold), unknown);
+    for (const compare::TensorComparison& t : c_.tensors) {
+      for (const compare::Hint& hint : t.hints)
+        Line("  {} {}", Colored(fmt::format("hint for {}:", Printable(t.name)), kBold), hint.text);
+    }
     Line("");
   }
 
@@ -197,6 +208,17 @@ class TextReport {
 };
 
 }  // namespace
+
+std::string UnknownOrderText(const compare::Comparison& c) {
+  if (c.order != compare::Order::kUnknown || c.failed() < 2) return "";
+  return fmt::format(
+      "{} tensors differ, and nothing tells which of them was computed first: there is no manifest, the "
+      "files "
+      "are not in the order of computing, and not all of their names are this engine's. Save the reference "
+      "as "
+      "a .npz whose members are in that order, or give it a manifest.",
+      c.failed());
+}
 
 double Severity(const compare::TensorComparison& t) {
   if (!t.passed || !t.error) return std::numeric_limits<double>::infinity();

@@ -53,6 +53,17 @@ TEST(ReportText, TellsAboutTheFirstDivergence) {
             HasSubstr("1 elements beyond"), HasSubstr("starts 1 2 4"), HasSubstr("the sign is wrong")));
 }
 
+TEST(ReportText, NamesNoFirstDivergenceInAnUnknownOrder) {
+  compare::Comparison c = Sample();
+  c.order = compare::Order::kUnknown;
+  c.tensors[2].hints.push_back({"sign", "the sign is wrong", 1, 0});
+  EXPECT_THAT(ReportText(c), AllOf(HasSubstr("order unknown: 2 tensors differ"), Not(HasSubstr("first div")),
+                                   HasSubstr("hint for vae/bad: the sign is wrong")));
+  EXPECT_EQ(ReportJson(c)["order"], "unknown");
+  EXPECT_TRUE(ReportJson(c)["first_divergence"].is_null());
+  EXPECT_EQ(ReportJson(Sample())["order"], "reference");
+}
+
 TEST(ReportText, HostileNamesStayOnTheirLine) {
   compare::Comparison c;
   c.tensors.push_back(CompareValues("a\n\x1b[2Jb", {1}, {2}));
