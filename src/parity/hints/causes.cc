@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "parity/hints/search.h"
+#include "parity/record/level.h"
 
 namespace qwen_image::hints {
 namespace {
@@ -14,6 +15,20 @@ namespace {
 // tokens resemble each other, so few elements are independent.
 constexpr double kNoRelation = 0.04;
 constexpr size_t kEnoughToTell = 256;
+
+// Sums for the linear relation of two series.
+struct Relation {
+  double n = 0, x = 0, y = 0, xx = 0, yy = 0, xy = 0;
+
+  void Take(double want, double got) {
+    n += 1, x += want, y += got, xx += want * want, yy += got * got, xy += want * got;
+  }
+  double ref_variance() const { return xx / n - x / n * x / n; }
+  double run_variance() const { return yy / n - y / n * y / n; }
+  double covariance() const { return xy / n - x / n * y / n; }
+  double Shared() const { return covariance() * covariance() / (ref_variance() * run_variance()); }
+  double nmse() const { return xx > 0 ? (xx - 2 * xy + yy) / xx : yy; }
+};
 
 // NaN or infinite values where the reference has finite ones.
 std::optional<compare::Hint> NonFiniteHint(const HintSearch& s) {
@@ -56,31 +71,69 @@ std::optional<compare::Hint> NonFiniteHint(const HintSearch& s) {
       .nmse_after = rest};
 }
 
+// Whether a module with weights makes this tensor. Of a name that is no family's, nobody knows.
+bool HasWeights(const HintSearch& s) {
+  const CheckpointNames& family = s.family();
+  const std::string_view module = ModuleOf(s.name());
+  if (module.size() == s.name().size() || module.find(':') != module.npos) return false;
+  if (!family.order || !PlaceOf(family.order(), s.name())) return false;
+  return record::LevelOf(s.name()) != record::CheckpointLevel::kBoundaries && module != "input" &&
+         std::none_of(family.weightless.begin(), family.weightless.end(),
+                      [&](std::string_view end) { return module.ends_with(end); });
+}
+
+// Whether the channels that are wide in the reference are wide in the run: so it is with the right weights,
+// whatever order the tokens or pixels came in.
+bool ChannelsSpreadAlike(const HintSearch& s) {
+  constexpr int64_t kFewChannels = 8;
+  constexpr double kAlike = 0.8;
+  const Shape& shape = s.ref().shape;
+  const size_t axis = shape.size() >= 4 ? 1 : shape.size() - 1;
+  const int64_t channels = shape[axis];
+  if (channels < kFewChannels || s.count() < 4 * channels) return false;
+  int64_t inner = 1;
+  for (size_t a = axis + 1; a < shape.size(); ++a) inner *= shape[a];
+  const auto spreads = [&](const auto& at) {
+    const auto n = static_cast<size_t>(channels);
+    std::vector<double> sum(n), squares(n);
+    for (int64_t i = 0; i < s.count(); ++i) {
+      const auto c = static_cast<size_t>(i / inner % channels);
+      sum[c] += at(i), squares[c] += at(i) * at(i);
+    }
+    const double rows = static_cast<double>(s.count()) / static_cast<double>(channels);
+    for (size_t c = 0; c < n; ++c)
+      squares[c] = std::log(std::max(squares[c] / rows - sum[c] / rows * sum[c] / rows, 1e-30));
+    return squares;
+  };
+  const std::vector<double> ref = spreads([&](int64_t i) { return s.RefAt(i); }),
+                            run = spreads([&](int64_t i) { return s.RunAt(i); });
+  Relation relation;
+  for (size_t c = 0; c < ref.size(); ++c) relation.Take(ref[c], run[c]);
+  return relation.covariance() > 0 && relation.Shared() >= kAlike * kAlike;
+}
+
 // No linear relation to the reference at all.
 std::optional<compare::Hint> UnrelatedHint(const HintSearch& s) {
   if (!s.same_shape() || s.run().values.size() < kEnoughToTell) return {};
-  double x = 0, y = 0, xx = 0, yy = 0, xy = 0;
-  for (int64_t i = 0; i < s.count(); ++i) {
-    const double want = s.RefAt(i), got = s.RunAt(i);
-    x += want, y += got, xx += want * want, yy += got * got, xy += want * got;
-  }
-  const auto n = static_cast<double>(s.count());
-  const double ref_variance = xx / n - x / n * x / n, run_variance = yy / n - y / n * y / n;
-  if (!(ref_variance > 0 && run_variance > 0)) return {};
-  const double covariance = xy / n - x / n * y / n;
-  const double shared = covariance * covariance / (ref_variance * run_variance);
-  if (!(shared <= kNoRelation)) return {};
-  const double nmse = xx > 0 ? (xx - 2 * xy + yy) / xx : yy;
+  Relation relation;
+  for (int64_t i = 0; i < s.count(); ++i) relation.Take(s.RefAt(i), s.RunAt(i));
+  if (!(relation.ref_variance() > 0 && relation.run_variance() > 0 && relation.Shared() <= kNoRelation))
+    return {};
+  const std::string figures = fmt::format(
+      "No relation to the reference: the two have {:.1f} % of their variance in common (std {:.3g} "
+      "here, {:.3g} there), and no rearrangement or rescaling that was tried fits.",
+      100 * relation.Shared(), std::sqrt(relation.run_variance()), std::sqrt(relation.ref_variance()));
+  const bool weights = s.context().inputs_agree && HasWeights(s) && !ChannelsSpreadAlike(s);
   return compare::Hint{
-      .kind = "looks_untrained",
-      .text = fmt::format(
-          "No relation to the reference: the two have {:.1f} % of their variance in common "
-          "(std {:.3g} here, {:.3g} there), and no rearrangement or rescaling that was "
-          "tried fits. If the tensors before this one agree, its weights are not the "
-          "reference's: never loaded, left at their random start, transposed, or another layer's.",
-          100 * shared, std::sqrt(run_variance), std::sqrt(ref_variance)),
-      .nmse_before = nmse,
-      .nmse_after = nmse};
+      .kind = weights ? "looks_untrained" : "no_relation",
+      .text =
+          figures + (weights ? " The tensors before this one agree, so its weights are not the "
+                               "reference's: never loaded, left at their random start, transposed, or "
+                               "another layer's."
+                             : " Look at what enters the operation and in which order it is read, then at "
+                               "the operation itself."),
+      .nmse_before = relation.nmse(),
+      .nmse_after = relation.nmse()};
 }
 
 std::vector<compare::Hint> NotTested(std::string why) {
@@ -135,11 +188,13 @@ std::vector<compare::Hint> FindHints(const compare::TensorComparison& failed, co
 
 void AddHints(compare::Comparison& comparison, const record::TensorSet& ref, const record::TensorSet& run) {
   constexpr int kMostTested = 5;
-  const HintContext context = MakeHintContext(ref, run);
+  HintContext context = MakeHintContext(ref, run);
+  const compare::TensorComparison* first = comparison.first_divergence();
   int tested = 0;
   for (compare::TensorComparison& tensor : comparison.tensors) {
     if (tensor.passed) continue;
     if (++tested > kMostTested) return;
+    context.inputs_agree = &tensor == first;
     tensor.hints = FindHints(tensor, context);
   }
 }

@@ -35,6 +35,7 @@ struct HintContext {
   Reader ref, run;                 // by the reference's name; nothing if absent or above kMaxHintElements
   std::vector<std::string> names;  // the reference's checkpoints, in its order
   const CheckpointNames* family = nullptr;  // whose names they are; null: found from the names
+  bool inputs_agree = true;                 // every tensor that was computed before this one is right
 };
 
 // A context of two sets, which must outlive it. Apply a NameMap with TensorSet::Rename before.

@@ -8,6 +8,9 @@
 #include <functional>
 #include <numeric>
 
+#include "files/npy.h"
+#include "files/testing.h"
+#include "parity/compare/runs.h"
 #include "parity/hints/testing.h"
 
 namespace qwen_image::hints {
@@ -190,6 +193,72 @@ TEST_P(PlantedHints, AreTheFirstUnderTheNoiseOfBf16) {
 INSTANTIATE_TEST_SUITE_P(Kinds, PlantedHints, testing::ValuesIn(AllPlanted()), [](const auto& info) {
   return info.param.kind + (info.param.label.empty() ? "" : "_" + info.param.label);
 });
+
+// A channel's spread shows the weights: here channel c is c + 1 times as wide.
+HintTensor WithSpreads(HintTensor tensor) {
+  const int64_t channels = tensor.shape[1], inner = ElementCount(tensor.shape) / channels;
+  return Changed(tensor,
+                 [&](int64_t i) { return At(tensor, i) * static_cast<double>(i / inner % channels + 1); });
+}
+
+TEST(Hints, AccuseWeightsOnlyWhereThereAreSome) {
+  for (const std::string& name :
+       {kBlock + ":attn_output", kBlock + ".img_norm1",
+        std::string("transformer/step001/time_text_embed.time_proj"),
+        std::string("transformer/step001/norm_out.norm"), std::string("vae/pre_decode_latents"),
+        std::string("packed_latents_step1"), std::string("a_name/of.theirs")}) {
+    const NamedTensors reference = {{name, RandomTensor(kHidden, 1)}};
+    EXPECT_EQ(FirstKind(HintsFor(name, reference, RandomTensor(kHidden, 1234))), "no_relation") << name;
+  }
+}
+
+TEST(Hints, AccuseNoWeightsWhoseChannelsAreAsWide) {
+  const Shape shape = {1, 16, 1, 12, 10};
+  const std::string name = "vae/decoder.conv_in";
+  const NamedTensors reference = {{name, WithSpreads(RandomTensor(shape, 1))}};
+  EXPECT_EQ(FirstKind(HintsFor(name, reference, WithSpreads(RandomTensor(shape, 2)))), "no_relation");
+  EXPECT_EQ(FirstKind(HintsFor(name, reference, RandomTensor(shape, 2))), "looks_untrained");
+}
+
+TEST(Hints, AccuseNoWeightsBehindWrongInputs) {
+  const TempFolder ref, run;
+  unsigned seed = 0;
+  for (const char* name : {"transformer/step000/img_in", "transformer/step000/txt_in"}) {
+    for (const TempFolder* side : {&ref, &run}) {
+      std::filesystem::create_directories(side->path() / "transformer/step000");
+      WriteNpy(side->path() / (std::string(name) + ".npy"), RandomTensor(kHidden, ++seed).values.data(),
+               kHidden);
+    }
+  }
+  const record::TensorSet ref_set = record::TensorSet::Open(ref.path()),
+                          run_set = record::TensorSet::Open(run.path());
+  compare::Comparison comparison = compare::CompareSets(ref_set, run_set, {});
+  AddHints(comparison, ref_set, run_set);
+  ASSERT_EQ(comparison.tensors.size(), 2u);
+  EXPECT_EQ(FirstKind(comparison.tensors[0].hints), "looks_untrained");
+  EXPECT_EQ(FirstKind(comparison.tensors[1].hints), "no_relation");
+}
+
+TEST(Hints, PositionsHaveNoColours) {
+  const Shape shape = {3, 1, 40};
+  const HintTensor ref = RandomTensor(shape, 1);
+  const auto exchanged = [&](const std::string& name) {  // rows and columns
+    constexpr std::array<int64_t, 3> kFrom = {0, 2, 1};
+    const HintTensor run =
+        Changed(ref, [&](int64_t i) { return At(ref, kFrom[static_cast<size_t>(i / 40)] * 40 + i % 40); });
+    return HintsFor(name, {{name, ref}}, run);
+  };
+  const auto hints = exchanged("position_ids");
+  EXPECT_EQ(FirstKind(hints), "swapped_parts");
+  EXPECT_NE(hints[0].text.find("time, height and width"), std::string::npos) << hints[0].text;
+  EXPECT_EQ(FirstKind(exchanged("image")), "swapped_channels");
+}
+
+TEST(Hints, PatchesHaveColours) {
+  const HintTensor ref = RandomTensor({6, 3 * 2 * 4 * 4}, 1);
+  const HintTensor run = Changed(ref, [&](int64_t i) { return At(ref, i + (2 - 2 * (i % 96 / 32)) * 32); });
+  EXPECT_EQ(FirstKind(HintsFor("pixel_values", {{"pixel_values", ref}}, run)), "swapped_channels");
+}
 
 TEST(Hints, NamesRoundingToSixteenBits) {
   const HintTensor ref = RandomTensor(kHidden, 3);

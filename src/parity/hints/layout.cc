@@ -174,6 +174,18 @@ bool TestChunks(HintSearch& s, int64_t parts, const std::vector<std::string>& na
   return true;
 }
 
+// Patches are [colour, time, row, column].
+bool TestPatchColours(HintSearch& s) {
+  const int64_t width = s.ref().shape.empty() ? 0 : s.ref().shape.back();
+  if (width == 0 || width % 3 != 0) return false;
+  const int64_t third = width / 3;
+  const auto fit = s.Test([&](int64_t i) { return s.RefAt(i + (2 - 2 * (i % width / third)) * third); });
+  if (!fit) return false;
+  s.Add("swapped_channels", *fit,
+        "Red and blue changed places in the patches: look for BGR in place of RGB.");
+  return true;
+}
+
 bool TestAllChunks(HintSearch& s) {
   const auto& streams = s.family().streams;
   if (std::any_of(streams.begin(), streams.end(), [&](const StreamNames& stream) {
@@ -183,6 +195,7 @@ bool TestAllChunks(HintSearch& s) {
            TestChunks(s, 2, {});
   if (s.family().one_stream && IsNamed(ModuleOf(s.name()), s.family().one_stream->modulation))
     return TestChunks(s, 4, {"scale 1", "gate 1", "scale 2", "gate 2"});
+  if (s.name() == "pixel_values") return TestPatchColours(s) || TestChunks(s, 2, {});
   const std::string_view head = s.family().head_norm;
   if (!head.empty() && s.name().ends_with(fmt::format("{}.linear", head)))
     return TestChunks(s, 2, {"scale", "shift"});
@@ -212,6 +225,13 @@ bool TestRegrouped(HintSearch& s) {
   return false;
 }
 
+// The axis of a picture's or a feature map's channels, first or last.
+bool IsChannelAxis(const HintSearch& s, size_t axis) {
+  const size_t rank = s.ref().shape.size();
+  if (rank >= 4) return axis == 1 || axis + 1 == rank;
+  return rank == 3 && IsPictureOrLatents(s.name()) && axis != 1;
+}
+
 // What comes out of a run, or goes into its VAE.
 bool IsWholePicture(const HintSearch& s) { return s.name() == "image" || s.name().starts_with("vae_image"); }
 
@@ -229,11 +249,14 @@ bool TestAlongAxes(HintSearch& s) {
         const auto fit =
             s.Test([&](int64_t i) { return moved_to(i, order[static_cast<size_t>(i / inner % size)]); });
         if (!fit) continue;
-        s.Add("swapped_channels", *fit,
-              fmt::format(
-                  "The channels of axis {} are in the order ({}). Look for BGR in place of RGB, or alpha "
-                  "in front.",
-                  axis, fmt::join(order, ", ")));
+        const bool channels = IsChannelAxis(s, axis);
+        s.Add(channels ? "swapped_channels" : "swapped_parts", *fit,
+              fmt::format("The {} of axis {} are in the order ({}). {}", channels ? "channels" : "parts",
+                          axis, fmt::join(order, ", "),
+                          channels ? "Look for BGR in place of RGB, or alpha in front."
+                          : s.name().ends_with("position_ids")
+                              ? "They are time, height and width: look where the positions are made."
+                              : "Look at the order in which they are joined or split."));
         return true;
       }
     }
