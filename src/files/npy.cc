@@ -35,6 +35,14 @@ void WriteArray(const std::filesystem::path& path, const void* data, size_t elem
   file.Commit();
 }
 
+template <typename To>
+void ReadElements(const NpyHeader& header, std::span<const std::byte> file, To* out) {
+  const std::span<const std::byte> data = file.subspan(header.data_begin);
+  if (header.plain()) return ConvertElements(header.type->dtype, data.data(), header.count, out);
+  const std::vector<std::byte> plain = PlainElements(header, data, 0, header.count);
+  ConvertElements(header.type->dtype, plain.data(), header.count, out);
+}
+
 }  // namespace
 
 NpyArray ParseNpy(std::span<const std::byte> bytes, std::string_view where) {
@@ -42,7 +50,7 @@ NpyArray ParseNpy(std::span<const std::byte> bytes, std::string_view where) {
   NpyArray array{header.shape, std::string(header.type->npy), {}};
   const auto read = [&](auto& values) {
     values.resize(static_cast<size_t>(header.count));
-    ConvertElements(header.type->dtype, bytes.data() + header.data_begin, header.count, values.data());
+    ReadElements(header, bytes, values.data());
   };
   if (IsFloatingPoint(header.type->dtype)) {
     read(array.values.emplace<std::vector<float>>());
@@ -67,7 +75,7 @@ Tensor ReadNpyFloat(const std::filesystem::path& path) {
          header.type->npy);
   }
   Tensor tensor(header.shape);
-  ConvertElements(header.type->dtype, file.bytes().data() + header.data_begin, header.count, tensor.data());
+  ReadElements(header, file.bytes(), tensor.data());
   file.ThrowIfDamaged();
   return tensor;
 }

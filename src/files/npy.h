@@ -1,5 +1,5 @@
-// NumPy .npy files: little-endian floats and integers of every size and bool, C order, versions 1–3. Written
-// as version 1. Python objects, big-endian data and Fortran order are refused.
+// NumPy .npy files: floats and integers of every size and bool, in both orders of bytes and of axes, versions
+// 1–3. Written as version 1, little-endian, in C order. Python objects are refused.
 #pragma once
 
 #include <cstddef>
@@ -17,7 +17,7 @@ namespace qwen_image {
 
 struct NpyArray {
   Shape shape;
-  std::string dtype;  // as the file says: "<f4", "<i8", "|u1", …
+  std::string dtype;  // "<f4", "<i8", "|u1", …; of big-endian files the little-endian name
   std::variant<std::vector<float>, std::vector<int64_t>> values;  // floats become float, integers int64_t
 };
 

@@ -132,11 +132,11 @@ class HeaderParser {
 };
 
 const BlockFormat* FindType(const std::string& descr, std::string_view where) {
-  if (const BlockFormat* type = FindNpyType(descr)) return type;
+  const std::string little = descr.starts_with('>') ? "<" + descr.substr(1) : descr;
+  if (const BlockFormat* type = FindNpyType(little)) return type;
   std::string_view hint;
   if (descr.find('O') != descr.npos) hint = " (Python objects are never read: they can run code)";
   if (descr.ends_with("V2")) hint = " (bfloat16? save it with .astype(numpy.float32))";
-  if (descr.starts_with('>')) hint = " (big-endian; save it with .astype() to a little-endian type)";
   Fail(ErrorKind::kBadInput,
        "{}: elements of type {} are not supported{}; expected one of <f2 <f4 <f8, <i2 <i4 <i8 |i1, <u2 <u4 "
        "<u8 |u1, |b1",
@@ -189,11 +189,9 @@ NpyHeader ParseNpyHeader(std::span<const std::byte> start, uint64_t file_bytes, 
   }
   if (empty) size = 0;
   header.count = size / header.type->bytes;
+  header.big_endian = parser.descr->starts_with('>');
   // With at most one dimension longer than 1 both orders are the same.
-  if (*parser.fortran_order && !empty && long_dimensions > 1) {
-    Fail(ErrorKind::kBadInput, "{}: Fortran order is not supported; save it with numpy.ascontiguousarray()",
-         where);
-  }
+  header.fortran_order = *parser.fortran_order && !empty && long_dimensions > 1;
   header.data_begin =
       static_cast<size_t>(text.data() + text.size() - reinterpret_cast<const char*>(start.data()));
   const uint64_t present = file_bytes - header.data_begin;
@@ -203,6 +201,33 @@ NpyHeader ParseNpyHeader(std::span<const std::byte> start, uint64_t file_bytes, 
          present < static_cast<uint64_t>(size) ? "; the file may be incomplete" : "");
   }
   return header;
+}
+
+std::vector<std::byte> PlainElements(const NpyHeader& header, std::span<const std::byte> data, int64_t begin,
+                                     int64_t count) {
+  const auto bytes = static_cast<size_t>(header.type->bytes);
+  std::vector<std::byte> plain(static_cast<size_t>(count) * bytes);
+  for (int64_t i = 0; i < count; ++i) {
+    int64_t from = begin + i;
+    if (header.fortran_order) {
+      // The place of the element in a file whose first axis is the innermost.
+      int64_t rest = from, stride = header.count;
+      from = 0;
+      for (size_t axis = header.shape.size(); axis-- > 0;) {
+        stride /= header.shape[axis];
+        from += rest % header.shape[axis] * stride;
+        rest /= header.shape[axis];
+      }
+    }
+    const std::span<const std::byte> element = data.subspan(static_cast<size_t>(from) * bytes, bytes);
+    std::byte* to = plain.data() + static_cast<size_t>(i) * bytes;
+    if (header.big_endian) {
+      std::reverse_copy(element.begin(), element.end(), to);
+    } else {
+      std::copy(element.begin(), element.end(), to);
+    }
+  }
+  return plain;
 }
 
 }  // namespace qwen_image

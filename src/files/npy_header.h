@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <span>
 #include <string_view>
+#include <vector>
 
 #include "core/block_format.h"
 #include "core/tensor.h"
@@ -20,7 +21,17 @@ struct NpyHeader {
   const BlockFormat* type = nullptr;  // a plain one
   int64_t count = 0;                  // elements
   size_t data_begin = 0;              // where the elements start in the file; they fill the rest of it
+  bool big_endian = false;            // of elements longer than a byte
+  bool fortran_order = false;         // the first axis is the innermost; false where that is no difference
+
+  // Whether the elements lie as ConvertElements reads them.
+  bool plain() const { return !big_endian && !fortran_order; }
 };
+
+// The elements from `begin` to `begin + count`, in C order and little-endian. `data`: all elements of the
+// file.
+std::vector<std::byte> PlainElements(const NpyHeader& header, std::span<const std::byte> data, int64_t begin,
+                                     int64_t count);
 
 // `start`: the first bytes of a file of `file_bytes`: all of them, or at least kMaxNpyHeaderBytes. `where`
 // names the file in messages. Throws Error kBadInput.

@@ -13,23 +13,27 @@
 namespace qwen_image::record {
 namespace {
 
+constexpr int64_t kMostUnpacked = int64_t{1} << 30;  // bytes
+
 class NpyTensors : public TensorFile {
  public:
   explicit NpyTensors(const std::filesystem::path& path) : path_(path) {
     const MappedFile file(path);
-    const NpyHeader header = ParseNpyHeader(file.bytes(), file.bytes().size(), path.string());
+    header_ = ParseNpyHeader(file.bytes(), file.bytes().size(), path.string());
     file_bytes_ = file.bytes().size();
-    data_begin_ = header.data_begin;
-    members_.push_back({"", header.shape, header.type, header.count});
+    members_.push_back({"", header_.shape, header_.type, header_.count});
   }
 
   void Read(size_t, int64_t begin, int64_t count, double* out) override {
     if (!file_) file_.emplace(path_);
     if (file_->bytes().size() != file_bytes_)
       Fail(ErrorKind::kBadInput, "{} changed its size while it was read", path_.string());
-    const BlockFormat& type = *members_[0].type;
-    const size_t offset = data_begin_ + static_cast<size_t>(begin * type.bytes);
-    ConvertElements(type.dtype, file_->bytes().data() + offset, count, out);
+    const std::span<const std::byte> data = file_->bytes().subspan(header_.data_begin);
+    if (header_.plain()) {
+      ConvertElements(header_.type->dtype, data.data() + begin * header_.type->bytes, count, out);
+    } else {
+      ConvertElements(header_.type->dtype, PlainElements(header_, data, begin, count).data(), count, out);
+    }
     file_->ThrowIfDamaged();
   }
 
@@ -39,7 +43,7 @@ class NpyTensors : public TensorFile {
  private:
   std::filesystem::path path_;
   size_t file_bytes_ = 0;
-  size_t data_begin_ = 0;
+  NpyHeader header_;
   std::optional<MappedFile> file_;
 };
 
@@ -51,20 +55,44 @@ class NpzTensors : public TensorFile {
   }
 
   void Read(size_t member, int64_t begin, int64_t count, double* out) override {
-    const BlockFormat& type = *members_[member].type;
-    buffer_.resize(static_cast<size_t>(count * type.bytes));
-    file_.Read(member, static_cast<uint64_t>(begin * type.bytes), buffer_);
-    ConvertElements(type.dtype, buffer_.data(), count, out);
+    NpyHeader header = file_.members()[member].header;
+    if (header.fortran_order) {
+      // Neighbours lie far apart: the member is unpacked as a whole.
+      if (header.count > kMostUnpacked / header.type->bytes)
+        Fail(ErrorKind::kBadInput,
+             "member {} of a .npz is in Fortran order and has more than {} MB; save it with "
+             "numpy.ascontiguousarray()",
+             Quoted(members_[member].name), kMostUnpacked >> 20);
+      if (unpacked_ != member) Unpack(member, 0, header.count);
+      unpacked_ = member;
+    } else {
+      Unpack(member, begin, count);
+      begin = 0;
+    }
+    if (header.plain()) {
+      ConvertElements(header.type->dtype, buffer_.data(), count, out);
+    } else {
+      ConvertElements(header.type->dtype, PlainElements(header, buffer_, begin, count).data(), count, out);
+    }
   }
 
   void Release() override {
     file_.ReleasePages();
+    unpacked_.reset();
     buffer_ = {};
   }
 
  private:
+  void Unpack(size_t member, int64_t begin, int64_t count) {
+    unpacked_.reset();
+    const int64_t bytes = members_[member].type->bytes;
+    buffer_.resize(static_cast<size_t>(count * bytes));
+    file_.Read(member, static_cast<uint64_t>(begin * bytes), buffer_);
+  }
+
   NpzFile file_;
   std::vector<std::byte> buffer_;
+  std::optional<size_t> unpacked_;  // the member that is in `buffer_` as a whole
 };
 
 class SafetensorsTensors : public TensorFile {

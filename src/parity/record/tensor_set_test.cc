@@ -81,6 +81,27 @@ TEST_F(TensorSetTest, OneFileIsASetToo) {
   EXPECT_THAT(packed.ReadAll(packed.tensors()[0]), ElementsAre(1, 2, 3));
 }
 
+// Columns first and the high bytes first, as Fortran on an old machine writes; read in pieces.
+TEST_F(TensorSetTest, OtherOrdersOfAxesAndBytes) {
+  std::string text = "{'descr': '>f4', 'fortran_order': True, 'shape': (2, 3), }";
+  text.resize(128 - 10, ' ');
+  std::string bytes = "\x93NUMPY";
+  bytes += std::string("\x01\0\x76\0", 4) + text;
+  for (const char* value : {"\x3f\x80", "\x40\x80", "\x40\0", "\x40\xa0", "\x40\x40", "\x40\xc0"})
+    bytes += std::string(value, 2) + std::string(2, '\0');
+  const std::filesystem::path npy = folder_.Write("x.npy", bytes), npz = folder_.path() / "x.npz";
+  zip_t* archive = zip_open(npz.c_str(), ZIP_CREATE, nullptr);
+  zip_file_add(archive, "x.npy", zip_source_file(archive, npy.c_str(), 0, 0), 0);
+  ASSERT_EQ(zip_close(archive), 0);
+  for (const auto& path : {npy, npz}) {
+    const TensorSet set = TensorSet::Open(path);
+    EXPECT_THAT(set.ReadAll(set.tensors()[0]), ElementsAre(1, 2, 3, 4, 5, 6)) << path;
+    double two[2];
+    set.Read(set.tensors()[0], 3, 2, two);
+    EXPECT_THAT(two, ElementsAre(4, 5)) << path;
+  }
+}
+
 TEST_F(TensorSetTest, AFileThatIsNotSortedTellsTheOrder) {
   WriteFloats("x.npy", {1});
   const auto pack = [&](const char* file, std::vector<const char*> names) {
