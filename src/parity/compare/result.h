@@ -100,6 +100,8 @@ struct Comparison {
   std::vector<ManifestDifference> manifest_differences;
   std::vector<TensorComparison> tensors;  // in the order in which they were computed, as far as it is known
   Order order = Order::kReference;
+  // What the reference has between the run's last right tensor and its first wrong one, and the run lacks.
+  std::vector<std::string> undumped;
   std::vector<std::string> missing;  // in the reference only
   std::vector<std::string> extra;    // in the run only
   std::vector<ImageComparison> pictures;

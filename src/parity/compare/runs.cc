@@ -1,5 +1,7 @@
 #include "parity/compare/runs.h"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <array>
 #include <map>
@@ -39,6 +41,15 @@ bool IsGuided(const Json& manifest) {
   return cfg == manifest.end() || !cfg->is_number() || cfg->get<double>() > 1;
 }
 
+bool IsMostlyLow(const record::TensorSet& set) {
+  int64_t low = 0, all = 0;
+  for (const record::TensorInfo& tensor : set.tensors()) {
+    all += tensor.is_float;
+    low += IsLowPrecision(tensor.dtype);
+  }
+  return 2 * low > all;
+}
+
 // Facts of a manifest's entries, by name.
 struct ManifestFacts {
   struct Floor {
@@ -48,7 +59,10 @@ struct ManifestFacts {
   std::set<std::string> low_precision;  // computed at low precision, but stored as float32
   bool is_low = false;                  // the whole run
 
-  explicit ManifestFacts(const Json& manifest) : is_low(IsLowPrecision(TextOf(manifest, "dtype"))) {
+  explicit ManifestFacts(const record::TensorSet& set) {
+    const Json& manifest = set.manifest();
+    // What a program computed in bfloat16 has tensors of float32 too: the sines of the timestep, sigmas.
+    is_low = manifest.contains("dtype") ? IsLowPrecision(TextOf(manifest, "dtype")) : IsMostlyLow(set);
     if (!manifest.is_object()) return;
     for (const Json& entry : manifest["checkpoints"]) {
       const std::string name = TextOf(entry, "name");
@@ -93,8 +107,8 @@ class SetComparer {
         options_(options),
         ref_selection_(record::RecordedSelection(ref.manifest())),
         run_selection_(record::RecordedSelection(run.manifest())),
-        ref_facts_(ref.manifest()),
-        run_facts_(run.manifest()) {}
+        ref_facts_(ref),
+        run_facts_(run) {}
 
   Comparison Compare() {
     Comparison c{.ref_path = ref_.path(),
@@ -121,6 +135,7 @@ class SetComparer {
       Fail(ErrorKind::kUsage, "no tensor of {} or {} matches --only", ref_.path().string(),
            run_.path().string());
     FindOrder(c);
+    FindUndumped(c);
     if (!not_recorded_.empty()) {
       c.notes.push_back(
           fmt::format("{} checkpoints were left out: one side was not to record them (--checkpoints)",
@@ -164,6 +179,22 @@ class SetComparer {
                      [&](const TensorComparison& a, const TensorComparison& b) {
                        return place.at(a.name) < place.at(b.name);
                      });
+  }
+
+  // Where the run lacks what lies between its last right tensor and the first wrong one.
+  void FindUndumped(Comparison& c) const {
+    const TensorComparison* first = c.first_divergence();
+    if (!first || c.order == Order::kRun || c.order == Order::kUnknown) return;
+    for (const record::TensorInfo& tensor : ref_.tensors()) {
+      if (tensor.name == first->name) return;
+      const bool compared = run_.Find(tensor.name) != nullptr;
+      if (compared) {
+        c.undumped.clear();
+      } else {
+        c.undumped.push_back(tensor.name);
+      }
+    }
+    c.undumped.clear();
   }
 
   // The source of `tensor` that also reports progress while it is read.
@@ -236,6 +267,23 @@ std::vector<ImageComparison> ComparePicturesOf(const record::TensorSet& ref, con
   return pictures;
 }
 
+// That the two were made with other weights, if both name their files; empty if not.
+std::string OtherWeights(const Json& ref, const Json& run) {
+  const auto files_of = [](const Json& manifest) {
+    const auto found = manifest.is_object() ? manifest.find("weights_sha256") : manifest.end();
+    return found != manifest.end() && found->is_object() ? *found : Json::object();
+  };
+  const Json ref_files = files_of(ref), run_files = files_of(run);
+  if (ref_files.empty() || run_files.empty()) return "";
+  std::vector<std::string> names;
+  for (const auto& [name, sum] : ref_files.items()) {
+    if (!run_files.contains(name) || run_files[name] != sum) names.push_back(Printable(name, 80));
+  }
+  if (names.empty()) return "";
+  return fmt::format("the reference was made with other weights than the run: {} differ",
+                     fmt::join(names, ", "));
+}
+
 }  // namespace
 
 std::vector<ManifestDifference> CompareManifests(const Json& ref, const Json& run) {
@@ -264,6 +312,8 @@ std::vector<ManifestDifference> CompareManifests(const Json& ref, const Json& ru
 Comparison CompareSets(const record::TensorSet& ref, const record::TensorSet& run,
                        const CompareOptions& options) {
   Comparison comparison = SetComparer(ref, run, options).Compare();
+  if (const std::string other = OtherWeights(ref.manifest(), run.manifest()); !other.empty())
+    comparison.notes.push_back(other);
   comparison.pictures = ComparePicturesOf(ref, run);
   return comparison;
 }

@@ -160,6 +160,47 @@ TEST_F(CompareSetsTest, OtherShapesAndTypesCannotBeCompared) {
   EXPECT_EQ(c.tensors[1].problem, "type int64, expected float32");
 }
 
+TEST_F(CompareSetsTest, ADumpWithoutTheBatchIsCompared) {
+  ref_.Add("a", {1, 2, 3, 4});
+  run_.Add("a", {1, 2, 3, 5});
+  const auto reshape = [](const Side& side, const Shape& shape, const std::vector<float>& values) {
+    WriteNpy(side.path() / "a.npy", values.data(), shape);
+  };
+  reshape(ref_, {1, 1, 2, 2}, {1, 2, 3, 4});
+  reshape(run_, {2, 2}, {1, 2, 3, 5});
+  EXPECT_EQ(Compare().tensors[0].problem, "");
+  EXPECT_EQ(Compare().tensors[0].error->max_abs, 1);
+  reshape(run_, {2, 2}, {1, 2, 3, 4});
+  EXPECT_TRUE(Compare().passed());
+  reshape(run_, {2, 1, 2}, {1, 2, 3, 4});
+  EXPECT_EQ(Compare().tensors[0].problem, "shape [2, 1, 2], expected [1, 1, 2, 2]");
+}
+
+TEST_F(CompareSetsTest, SaysWhatToDumpBetweenTheLastRightAndTheFirstWrong) {
+  run_.manifest()["tool"] = ref_.manifest()["tool"] = "theirs";
+  for (const char* name : {"early", "in", "scaled", "rotated", "out", "later"}) {
+    ref_.Add(name, {1});
+    const std::string_view word = name;
+    if (word == "in" || word == "out") run_.Add(name, {word == "out" ? 2.0f : 1.0f});
+  }
+  EXPECT_THAT(Compare().undumped, ElementsAre("scaled", "rotated"));
+  run_.Add("scaled", {1});
+  run_.Add("rotated", {1});
+  EXPECT_THAT(Compare().undumped, IsEmpty());
+}
+
+TEST_F(CompareSetsTest, SaysThatTheWeightsAreOthers) {
+  ref_.Add("a", {1});
+  run_.Add("a", {1});
+  ref_.manifest()["weights_sha256"] = {{"vae/a.safetensors", "1"}, {"vae/b.safetensors", "2"}};
+  run_.manifest()["weights_sha256"] = {{"vae/a.safetensors", "1"}, {"vae/b.safetensors", "3"}};
+  EXPECT_THAT(Compare().notes, ElementsAre(HasSubstr("other weights than the run: vae/b.safetensors")));
+  run_.manifest()["weights_sha256"] = ref_.manifest()["weights_sha256"];
+  EXPECT_THAT(Compare().notes, IsEmpty());
+  run_.manifest()["weights_sha256"] = "text";
+  EXPECT_THAT(Compare().notes, IsEmpty());
+}
+
 TEST_F(CompareSetsTest, IntegersMustBeEqual) {
   ref_.AddIntegers("ids", {1, (int64_t{1} << 40) + 1});
   run_.AddIntegers("ids", {1, int64_t{1} << 40});
@@ -191,6 +232,31 @@ TEST_F(CompareSetsTest, Bfloat16PassesByTheReferencesFloor) {
   run_.manifest()["dtype"] = "float32";
   run_.entry()["original_dtype"] = "bfloat16";  // of this tensor only
   EXPECT_TRUE(Compare().passed());
+}
+
+// As bf16 pipelines are dumped: the sines of the timestep stay in float32.
+TEST_F(CompareSetsTest, AFileThatIsMostlyBfloat16IsARunInBfloat16) {
+  ref_.manifest()["dtype"] = "float32";
+  for (const char* name : {"a", "b", "time"}) {
+    ref_.Add(name, {1});
+    ref_.entry()["floor"] = {{"nmse", 1e-4}, {"max_abs", 1}};
+  }
+  const auto run = [&](const char* type_of_b) {
+    const bool low = std::string_view(type_of_b) == "BF16";
+    const int b_bytes = low ? 2 : 4;
+    const Json header = {
+        {"a", {{"dtype", "BF16"}, {"shape", {1}}, {"data_offsets", {0, 2}}}},
+        {"b", {{"dtype", type_of_b}, {"shape", {1}}, {"data_offsets", {2, 2 + b_bytes}}}},
+        {"time", {{"dtype", "F32"}, {"shape", {1}}, {"data_offsets", {2 + b_bytes, 6 + b_bytes}}}}};
+    const float time = 1.005f, one = 1;
+    std::string data("\x80\x3f", 2);
+    data += low ? data : std::string(reinterpret_cast<const char*>(&one), 4);
+    data.append(reinterpret_cast<const char*>(&time), 4);
+    run_.Write("run.safetensors", SafetensorsBytes(header.dump(), data));
+    return record::TensorSet::Open(run_.path() / "run.safetensors");
+  };
+  EXPECT_TRUE(CompareSets(ref_.Open(), run("BF16"), {}).passed());
+  EXPECT_FALSE(CompareSets(ref_.Open(), run("F32"), {}).passed());
 }
 
 TEST_F(CompareSetsTest, BrokenFloorsCountAsNone) {

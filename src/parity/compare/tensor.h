@@ -22,8 +22,11 @@ TensorSource SourceOf(const record::TensorSet& set, const record::TensorInfo& te
 TensorSource SourceOf(const float* data, const Shape& shape);
 TensorSource SourceOf(const int64_t* data, const Shape& shape);
 
-// `choose` gets the reference's figures, because a criterion may be relative to them. The reference is read
-// twice.
+// Whether two shapes differ at most in axes of 1 at the front: a dump without the axis of the batch.
+bool SameButForLeadingOnes(const Shape& a, const Shape& b);
+
+// Shapes may differ in axes of 1 at the front. `choose` gets the reference's figures, because a criterion may
+// be relative to them. The reference is read twice.
 TensorComparison CompareTensor(const std::string& name, const TensorSource& ref, const TensorSource& run,
                                const std::function<Criterion(const TensorStats& ref)>& choose);
 

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "parity/compare/tensor.h"
 #include "parity/hints/search.h"
 #include "parity/record/level.h"
 
@@ -170,6 +171,7 @@ std::vector<compare::Hint> FindHints(const compare::TensorComparison& failed, co
   }
   if (ref->values.empty() || run->values.empty()) return {};
 
+  if (compare::SameButForLeadingOnes(ref->shape, run->shape)) run->shape = ref->shape;
   HintSearch search(failed, context, std::move(*ref), std::move(*run));
   if (search.same_shape()) {
     if (auto hint = NonFiniteHint(search)) return {std::move(*hint)};

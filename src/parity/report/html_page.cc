@@ -31,7 +31,7 @@ class HtmlReport {
   std::string Write() const {
     const compare::TensorComparison* first = c_.first_divergence();
     const std::string title = c_.passed() ? "Runs agree" : Failed() > 0 ? "Runs part" : "Comparison failed";
-    const std::string body = Header() + FirstDivergence(first) + FurtherHints(first) +
+    const std::string body = Header() + FirstDivergence(first, UndumpedText(c_)) + FurtherHints(first) +
                              HtmlSection("Missing and extra tensors", Names()) +
                              HtmlSection("Error along the network", NetworkCurve(c_)) +
                              HtmlSection("Error along the steps", StepCurve(c_)) +
@@ -71,7 +71,7 @@ class HtmlReport {
                        HtmlText(hint.text, kHintBytes));
   }
 
-  static std::string FirstDivergence(const compare::TensorComparison* t) {
+  static std::string FirstDivergence(const compare::TensorComparison* t, const std::string& undumped) {
     if (!t) return "";
     std::string html =
         fmt::format("<section class=\"panel\"><h2>First divergence: <code>{}</code></h2>", HtmlText(t->name));
@@ -79,6 +79,8 @@ class HtmlReport {
       html += fmt::format("<p>Called <code>{}</code> in the run.</p>", HtmlText(t->run_name));
     if (!t->problem.empty()) html += fmt::format("<p class=\"bad\">{}</p>", HtmlText(t->problem, 1000));
     for (const compare::Hint& hint : t->hints) html += HintHtml(hint);
+    if (!undumped.empty())
+      html += fmt::format("<p><b>Dump these</b>: {}</p>", HtmlText(undumped, kHintBytes));
     if (t->error) html += ErrorHtml(*t);
     return html + SidesHtml(*t) + "</section>\n";
   }

@@ -137,6 +137,8 @@ class TextReport {
     AddStats("ref", t->ref);
     AddStats("run", t->run);
     for (const compare::Hint& hint : t->hints) Line("  {} {}", Colored("hint:", kBold), hint.text);
+    if (const std::string undumped = UndumpedText(c_); !undumped.empty())
+      Line("  {} {}", Colored("dump these:", kBold), undumped);
     Line("");
   }
 
@@ -218,6 +220,19 @@ std::string UnknownOrderText(const compare::Comparison& c) {
       "as "
       "a .npz whose members are in that order, or give it a manifest.",
       c.failed());
+}
+
+std::string UndumpedText(const compare::Comparison& c) {
+  if (c.undumped.empty()) return "";
+  std::string names;
+  for (size_t i = 0; i < std::min(c.undumped.size(), kMostNamesInText); ++i)
+    names += (i > 0 ? ", " : "") + Printable(c.undumped[i]);
+  if (c.undumped.size() > kMostNamesInText)
+    names += fmt::format(" and {} more", c.undumped.size() - kMostNamesInText);
+  return fmt::format(
+      "{} ({} of the reference's tensors lie between the last one that both have and this one; the run lacks "
+      "them)",
+      names, c.undumped.size());
 }
 
 double Severity(const compare::TensorComparison& t) {

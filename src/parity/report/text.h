@@ -19,6 +19,9 @@ std::string ReportText(const compare::Comparison& comparison, const ReportOption
 // Why the first divergence of several tensors that failed cannot be told; empty if it can.
 std::string UnknownOrderText(const compare::Comparison& comparison);
 
+// Which tensors the run should dump to show the operation that errs; empty if it has all of them.
+std::string UndumpedText(const compare::Comparison& comparison);
+
 // How near a tensor is to its limit: 1 is at the limit. A tensor that failed is above all that passed.
 double Severity(const compare::TensorComparison& tensor);
 // A flat index as coordinates: "[0, 3, 17]".

@@ -64,6 +64,14 @@ TEST(ReportText, NamesNoFirstDivergenceInAnUnknownOrder) {
   EXPECT_EQ(ReportJson(Sample())["order"], "reference");
 }
 
+TEST(ReportText, SaysWhatToDump) {
+  compare::Comparison c = Sample();
+  EXPECT_THAT(ReportText(c), Not(HasSubstr("dump these")));
+  c.undumped = {"vae/x", "vae/y"};
+  EXPECT_THAT(ReportText(c), HasSubstr("dump these: vae/x, vae/y (2 of the reference's tensors"));
+  EXPECT_EQ(ReportJson(c)["undumped"], Json({"vae/x", "vae/y"}));
+}
+
 TEST(ReportText, HostileNamesStayOnTheirLine) {
   compare::Comparison c;
   c.tensors.push_back(CompareValues("a\n\x1b[2Jb", {1}, {2}));

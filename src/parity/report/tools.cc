@@ -123,6 +123,7 @@ Json ReportJson(const compare::Comparison& c) {
   const compare::TensorComparison* first = c.first_divergence();
   return {{"passed", c.passed()},
           {"first_divergence", first ? Json(first->name) : Json()},
+          {"undumped", c.undumped},
           {"order", compare::NameOf(c.order)},
           {"checkpoints", checkpoints},
           {"missing", c.missing},
