@@ -138,10 +138,14 @@ def import_tensors(args, tensors, reference):
         for name, (target, rule) in found.items():
             array, kind = storable(name, tensors[name]())
             array = rule.arrange(name, array) if rule else array
-            store.save(target, array, {"original_name": name, "original_dtype": kind})
+            guess = {"guessed": True} if rule and rule.guessed else {}
+            store.save(target, array, {"original_name": name, "original_dtype": kind, **guess})
             if array.dtype.kind == "f":
                 float_types[kind] += 1
         store.write_manifest(manifest_facts(args, reference, float_types, list(found)))
+    guessed = [target for target, rule in found.values() if rule and rule.guessed]
+    if guessed:
+        print(f"{len(guessed)} pairs are only guessed (check them in the map): {', '.join(guessed[:SHOWN_NAMES])}", file=sys.stderr)
     print(f"{len(store.entries)} checkpoints in {store.folder}", file=sys.stderr)
     if args.manifest_from:
         print(f"next: qwen-image compare {args.manifest_from} {args.out}", file=sys.stderr)

@@ -7,7 +7,8 @@ a tensor out; an object changes its layout, in this order:
     {"name": "…", "permute": [0, 3, 1, 2], "squeeze": [2], "reshape": [1, -1], "pack": true, "dtype": "int64"}
 
 "pack" turns latents [1, channels, 1, height, width] into the transformer's [1, tokens, 4 · channels]; "dtype" (int64 or
-uint8) is for ids and masks that were saved as floats.
+uint8) is for ids and masks that were saved as floats. "guessed": true marks a pair that `--suggest` made from shape and order
+alone; whoever has checked it takes the mark away.
 """
 
 import json
@@ -45,10 +46,11 @@ class Rule:
         self._pattern = glob_pattern(key)
         self.is_exact = "*" not in key
         self.leaves_out = value is None
+        self.guessed = isinstance(value, dict) and value.get("guessed") is True
         self._value = value if isinstance(value, dict) else {"name": "" if value is None else value}
         name = self._value.get("name")
-        if not isinstance(name, str) or not set(self._value) <= {"name", *LAYOUT}:
-            known = ", ".join(("name", *LAYOUT))
+        if not isinstance(name, str) or not set(self._value) <= {"name", "guessed", *LAYOUT}:
+            known = ", ".join(("name", "guessed", *LAYOUT))
             raise SystemExit(f"{where}: the value of {key!r} must be a name, null, or an object with {known}")
         if name.count("*") > key.count("*"):
             raise SystemExit(f"{where}: {name!r} has more '*' than its key {key!r}")

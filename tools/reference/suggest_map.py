@@ -69,7 +69,7 @@ def _by_values(name, array, candidates, reference):
 
 
 def suggest(tensors, folder, entries):
-    """A map for name_map.py. Equal tensors (a module that only passes on another's output) pair up in order."""
+    """A map for name_map.py. Names of the reference stay. Equal tensors (a module that only passes on another's output) pair up in order."""
     reference = _Reference(folder, entries)
     shapes, near = {}, []
     for name, read in tensors.items():
@@ -77,6 +77,17 @@ def suggest(tensors, folder, entries):
         shapes[name] = array.shape
         near += _by_values(name, array, reference.by_count.get(array.size, []), reference)
     paired, taken = {}, set()
+    by_name = {entry["name"]: entry for entry in entries}
+    for name in [name for name in shapes if name in by_name]:  # a wrong tensor may be nearer to another one's values
+        shape, target = shapes[name], tuple(by_name[name]["shape"])
+        same_count = np.prod(shape, dtype=np.int64) == np.prod(target, dtype=np.int64)
+        arrangements = [(distance, found) for distance, own, to, found in near if own == to == name]
+        best = min(arrangements, key=lambda pair: pair[0])[1] if arrangements else {}
+        if not arrangements and same_count and shape != target:
+            best = next(_arrangements(shape, target))
+        paired[name] = {"name": name, **best} if best else name
+        taken.add(name)
+    named = len(paired)
     for _, name, target, arrangement in sorted(near, key=lambda pair: pair[0]):
         if name not in paired and target not in taken:
             paired[name] = {"name": target, **arrangement} if arrangement else target
@@ -85,12 +96,12 @@ def suggest(tensors, folder, entries):
     for name, shape in shapes.items():
         candidates = [entry for entry in entries if entry["name"] not in taken and tuple(entry["shape"]) == shape]
         if name not in paired and candidates:
-            paired[name] = candidates[0]["name"]
+            paired[name] = {"name": candidates[0]["name"], "guessed": True}
             taken.add(candidates[0]["name"])
             by_order += 1
     print(
-        f"{len(paired) - by_order} of {len(shapes)} tensors paired by their values, {by_order} only by shape and order "
-        f"(check these), {len(shapes) - len(paired)} not at all; {len(entries) - len(taken)} of the reference left",
+        f"{named} of {len(shapes)} tensors have the reference's name, {len(paired) - by_order - named} were paired by their "
+        f"values, {by_order} only by shape and order (\"guessed\": check these), {len(shapes) - len(paired)} not at all; {len(entries) - len(taken)} of the reference left",
         file=sys.stderr,
     )
     return {name: paired.get(name) for name in shapes}
