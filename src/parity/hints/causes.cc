@@ -177,8 +177,8 @@ std::vector<compare::Hint> FindHints(const compare::TensorComparison& failed, co
     if (auto hint = NonFiniteHint(search)) return {std::move(*hint)};
     if (search.ref().values == search.run().values) return {};  // only the type differs
   }
-  for (const auto family : {TestModelHints, TestValueHints, TestPrecisionHints, TestLayoutHints,
-                            TestSequenceHints, TestOtherTensorHints}) {
+  for (const auto family : {TestModelHints, TestNormHints, TestValueHints, TestPrecisionHints,
+                            TestLayoutHints, TestSequenceHints, TestOtherTensorHints}) {
     family(search);
     if (search.explained()) break;
   }

@@ -194,6 +194,17 @@ INSTANTIATE_TEST_SUITE_P(Kinds, PlantedHints, testing::ValuesIn(AllPlanted()), [
   return info.param.kind + (info.param.label.empty() ? "" : "_" + info.param.label);
 });
 
+// Behind an attention that looks at everything alike: a number per channel would fit any two such tensors.
+TEST(Hints, DoNotFitTokensThatAreAlike) {
+  const auto alike = [](unsigned seed) {
+    const HintTensor random = RandomTensor(kHidden, seed), means = RandomTensor({1, 1, 64}, seed);
+    return Changed(random, [&](int64_t i) { return At(means, i % 64) + 1e-3 * At(random, i); });
+  };
+  const std::string name = kBlock + ":attn_output";
+  const std::string kind = FirstKind(HintsFor(name, {{name, alike(1)}}, alike(50)));
+  EXPECT_TRUE(kind.empty() || kind == "no_relation") << kind;
+}
+
 // A channel's spread shows the weights: here channel c is c + 1 times as wide.
 HintTensor WithSpreads(HintTensor tensor) {
   const int64_t channels = tensor.shape[1], inner = ElementCount(tensor.shape) / channels;

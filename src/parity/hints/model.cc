@@ -79,6 +79,19 @@ bool TestHeadNorm(HintSearch& s) {
   return m && TestModulation(s, *m, 1, 0, -1);
 }
 
+// The right gate, but through a function that other models have.
+bool TestShapedGate(HintSearch& s, const GatedSum& sum, const GateOf& gate) {
+  if (const auto fit = TestGate(s, sum, [&](int64_t i) { return std::tanh(gate(i)); })) {
+    s.Add("gate_through_tanh", *fit, "The gate went through tanh; here it is used as it is.");
+    return true;
+  }
+  if (const auto fit = TestGate(s, sum, [&](int64_t i) { return 1 + gate(i); })) {
+    s.Add("one_plus_gate", *fit, "The gate is 1 + gate; the 1 belongs to the scale of the modulation only.");
+    return true;
+  }
+  return false;
+}
+
 bool TestResiduals(HintSearch& s, const BlockName& block) {
   constexpr int64_t kParts = 6;
   for (const StreamNames& stream : s.family().streams) {
@@ -93,6 +106,7 @@ bool TestResiduals(HintSearch& s, const BlockName& block) {
     const int64_t gate = sum->half == 0 ? 2 : 5;
     if (!ExplainsReference(s, *sum, part_of(gate))) return false;
     if (TestPartsOfSum(s, *sum, part_of(gate))) return true;
+    if (TestShapedGate(s, *sum, part_of(gate))) return true;
     for (int64_t part = 0; part < kParts; ++part) {
       const auto fit = part == gate ? std::nullopt : TestGate(s, *sum, part_of(part));
       if (!fit) continue;
@@ -148,6 +162,77 @@ bool TestNotRescaled(HintSearch& s, const Guidance& guidance) {
   return true;
 }
 
+// The scale that the reference has: every token is a multiple of neg + scale · (pos − neg).
+double ScaleOfRescaled(const HintSearch& s, const HintTensor& pos, const HintTensor& neg) {
+  const int64_t width = s.ref().shape.back();
+  std::vector<double> scales;
+  for (int64_t token = 0; token < s.count() / width; ++token) {
+    double nn = 0, nd = 0, dd = 0, rn = 0, rd = 0;
+    for (int64_t i = token * width; i < (token + 1) * width; ++i) {
+      const double n = At(neg, i), d = At(pos, i) - n, r = s.RefAt(i);
+      nn += n * n, nd += n * d, dd += d * d, rn += r * n, rd += r * d;
+    }
+    const double of_neg = rn * dd - rd * nd, of_direction = rd * nn - rn * nd;
+    if (of_neg != 0) scales.push_back(of_direction / of_neg);
+  }
+  if (scales.empty()) return 0;
+  const auto middle = scales.begin() + static_cast<int64_t>(scales.size() / 2);
+  std::nth_element(scales.begin(), middle, scales.end());
+  return *middle;
+}
+
+// neg + scale · (pos − neg) brought back to the norms of `like`, over groups of `width` elements.
+class RescaledGuidance {
+ public:
+  RescaledGuidance(const HintTensor& pos, const HintTensor& neg, double scale, const HintTensor& like,
+                   int64_t width)
+      : pos_(&pos), neg_(&neg), scale_(scale), width_(width) {
+    const auto count = static_cast<int64_t>(pos.values.size());
+    std::vector<double> want(static_cast<size_t>(count / width)), have = want;
+    for (int64_t i = 0; i < count; ++i) {
+      want[static_cast<size_t>(i / width)] += At(like, i) * At(like, i);
+      have[static_cast<size_t>(i / width)] += Plain(i) * Plain(i);
+    }
+    for (size_t g = 0; g < want.size(); ++g)
+      factors_.push_back(have[g] > 0 ? std::sqrt(want[g] / have[g]) : 0);
+  }
+  double operator()(int64_t i) const { return Plain(i) * factors_[static_cast<size_t>(i / width_)]; }
+
+ private:
+  double Plain(int64_t i) const { return At(*neg_, i) + scale_ * (At(*pos_, i) - At(*neg_, i)); }
+
+  const HintTensor *pos_, *neg_;
+  double scale_;
+  int64_t width_;
+  std::vector<double> factors_;
+};
+
+// Guidance with its rescaling, but other terms.
+bool TestOtherGuidance(HintSearch& s, const HintTensor& pos, const HintTensor& neg) {
+  const int64_t width = s.ref().shape.back();
+  const double scale = ScaleOfRescaled(s, pos, neg);
+  if (!s.ExplainsReference(RescaledGuidance(pos, neg, scale, pos, width))) return false;
+  if (const auto fit = s.Test(RescaledGuidance(pos, neg, scale, pos, s.count()))) {
+    s.Add("guidance_rescaled_as_whole", *fit,
+          "The norm was taken over all tokens at once; every token is brought back to its own.");
+    return true;
+  }
+  if (const auto fit = s.Test(RescaledGuidance(pos, neg, scale + 1, pos, width))) {
+    s.Add(
+        "guidance_from_prompt", *fit,
+        "Guidance starts from the prompt's prediction, pos + scale · (pos − neg); it is neg + scale · (pos − "
+        "neg).");
+    return true;
+  }
+  for (const HintTensor* like : {&pos, &neg}) {
+    const auto fit = s.Test(RescaledGuidance(neg, pos, scale, *like, width));
+    if (!fit) continue;
+    s.Add("swapped_prompts", *fit, "The prompt and the negative prompt changed places in the guidance.");
+    return true;
+  }
+  return false;
+}
+
 // `guidance`: as the reference has it.
 bool TestRescaled(HintSearch& s, const Guidance& guidance) {
   if (!s.ExplainsReference([&](int64_t i) { return guidance.Combined(i); })) return false;
@@ -178,8 +263,10 @@ bool TestGuidance(HintSearch& s, int64_t step) {
     s.Add("missing_guidance", *fit, "Guidance is missing: this is the prediction for the prompt alone.");
     return true;
   }
-  if (s.family().rescales_guidance)
+  if (s.family().rescales_guidance) {
+    if (TestOtherGuidance(s, *pos, *neg)) return true;
     return TestNotRescaled(s, Guidance(std::move(*pos), std::move(*neg), s.run()));
+  }
   return TestRescaled(s, Guidance(std::move(*pos), std::move(*neg), s.ref()));
 }
 

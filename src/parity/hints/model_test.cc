@@ -21,6 +21,7 @@ struct RopeVariant {
   bool angles_of_halves = false;  // element e has the angle e mod dim/2 instead of e / 2
   double direction = 1;
   double first_position = -3;
+  double theta = 100;
 };
 
 HintTensor Rope(const HintTensor& x, const RopeVariant& v) {
@@ -29,7 +30,7 @@ HintTensor Rope(const HintTensor& x, const RopeVariant& v) {
     const int64_t e = i % kHeadDim, token = i / kDim;
     const int64_t number = v.angles_of_halves ? e % half : e / 2;
     const double angle = (v.first_position + static_cast<double>(token)) *
-                         std::pow(100.0, -static_cast<double>(number) / static_cast<double>(half));
+                         std::pow(v.theta, -static_cast<double>(number) / static_cast<double>(half));
     const bool second = v.halves ? e >= half : e % 2 == 1;
     const int64_t distance = v.halves ? half : 1;
     return At(x, i) * std::cos(angle) +
@@ -49,6 +50,7 @@ TEST(ModelHints, TellRopeVariantsApart) {
   EXPECT_EQ(kind_of({.angles_of_halves = true}), "rope_pairing");
   EXPECT_EQ(kind_of({.direction = -1}), "rope_direction");
   EXPECT_EQ(kind_of({.first_position = 0}), "rope_positions");
+  EXPECT_EQ(kind_of({.theta = 1000}), "rope_angles");
   EXPECT_EQ(FirstKind(HintsFor(kBlock + ":img_key_rope", reference, before)), "rope_not_applied");
   EXPECT_EQ(FirstKind(HintsFor(kBlock + ":img_key_rope", reference,
                                WithBf16Noise(Rope(before, {.halves = true, .angles_of_halves = true})))),
@@ -217,6 +219,15 @@ TEST(ModelHints, TellResidualsApart) {
     EXPECT_EQ(FirstKind(HintsFor(p.name, reference, sum(0, p.gate, 1))), "missing_residual");
     EXPECT_EQ(FirstKind(HintsFor(p.name, reference, sum(1, p.gate, -1))), "sign");
     EXPECT_EQ(FirstKind(HintsFor(p.name, reference, sum(1, 7 - p.gate, 1))), "wrong_gate");
+    const auto shaped = [&](const std::function<double(double)>& shape_of) {
+      return Combine(x, [&](int64_t i) {
+        return At(x, i) + shape_of(At(mod, p.gate * kDim + i % kDim)) * At(branch, i);
+      });
+    };
+    const auto tanh = [](double gate) { return std::tanh(gate); };
+    const auto one_plus = [](double gate) { return 1 + gate; };
+    EXPECT_EQ(FirstKind(HintsFor(p.name, reference, shaped(tanh))), "gate_through_tanh");
+    EXPECT_EQ(FirstKind(HintsFor(p.name, reference, shaped(one_plus))), "one_plus_gate");
   }
 }
 
@@ -240,6 +251,32 @@ TEST(ModelHints, KnowGuidanceWithoutItsRescale) {
                                   {"noise_pred_step0", rescaled}};
   EXPECT_EQ(FirstKind(HintsFor("noise_pred_step0", reference, plain)), "guidance_not_rescaled");
   EXPECT_EQ(FirstKind(HintsFor("noise_pred_step0", reference, pos)), "missing_guidance");
+}
+
+TEST(ModelHints, TellRescaledGuidanceApart) {
+  const Shape shape = {1, kImage, 64};
+  const HintTensor pos = RandomTensor(shape, 1), neg = RandomTensor(shape, 2);
+  const auto guided = [&](const HintTensor& from, const HintTensor& to, double scale, int64_t width) {
+    const HintTensor plain =
+        Combine(from, [&](int64_t i) { return At(from, i) + scale * (At(to, i) - At(from, i)); });
+    return Combine(plain, [&](int64_t i) {
+      double want = 0, have = 0;
+      for (int64_t c = i / width * width; c < (i / width + 1) * width; ++c) {
+        want += At(to, c) * At(to, c);
+        have += At(plain, c) * At(plain, c);
+      }
+      return At(plain, i) * std::sqrt(want / have);
+    });
+  };
+  const NamedTensors reference = {{"transformer/step000/proj_out", pos},
+                                  {"transformer/step000.neg/proj_out", neg},
+                                  {"noise_pred_step0", guided(neg, pos, 4, 64)}};
+  const auto kind_of = [&](const HintTensor& run) {
+    return FirstKind(HintsFor("noise_pred_step0", reference, run));
+  };
+  EXPECT_EQ(kind_of(guided(neg, pos, 5, 64)), "guidance_from_prompt");
+  EXPECT_EQ(kind_of(guided(pos, neg, 4, 64)), "swapped_prompts");
+  EXPECT_EQ(kind_of(guided(neg, pos, 4, 64 * kImage)), "guidance_rescaled_as_whole");
 }
 
 TEST(ModelHints, KnowWrongSteps) {

@@ -127,6 +127,21 @@ bool TestPositions(HintSearch& s, const Rope& rope) {
   return true;
 }
 
+// Every pair is turned by some angle, which all heads share.
+bool TestAngles(HintSearch& s, const HintTensor& before, Pairing pairing) {
+  if (before.shape[2] < 2) return false;  // one head can be turned into any other of its length
+  const Rope own(before, s.run(), pairing);
+  const int64_t fitted = before.shape[1] * before.shape[3] / 2;
+  const auto fit = s.Test([&](int64_t i) { return own.Apply(i, pairing, pairing); }, {.fitted = fitted});
+  if (!fit) return false;
+  s.Add("rope_angles", *fit,
+        "RoPE turns the right pairs by other angles, the same for all heads. Look at theta, at rows and "
+        "columns "
+        "that changed places, at the order of the axes (frame, row, column) and how many pairs each has, and "
+        "at one table used for all axes.");
+  return true;
+}
+
 // Which segments have other positions tells what went wrong.
 std::string MeaningOf(const std::vector<JointLayout::Segment>& segments, const std::vector<bool>& turned) {
   const auto first = static_cast<size_t>(std::find(turned.begin(), turned.end(), true) - turned.begin());
@@ -200,7 +215,8 @@ bool TestRope(HintSearch& s, const HintTensor& before) {
     return true;
   }
   const auto layout = ReadJointLayout(s);
-  return layout ? TestSegmentPositions(s, rope, *layout) : TestPositions(s, rope);
+  return (layout ? TestSegmentPositions(s, rope, *layout) : TestPositions(s, rope)) ||
+         TestAngles(s, before, rope.pairing());
 }
 
 }  // namespace

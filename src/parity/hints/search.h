@@ -139,6 +139,7 @@ bool TestConditioningHints(HintSearch& search);  // the text encoder, and the no
 
 // The kinds of hypotheses. Each function stops at its first hypothesis that fits.
 void TestModelHints(HintSearch& search);      // RoPE, attention, modulation, residuals, guidance, Euler steps
+void TestNormHints(HintSearch& search);       // norms, activations
 void TestPrecisionHints(HintSearch& search);  // rounding, clamping
 void TestValueHints(HintSearch& search);      // zero, sign, factors and offsets, whole or per channel
 void TestLayoutHints(HintSearch& search);     // transposed, strided, regrouped, flipped, swapped parts

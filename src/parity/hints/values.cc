@@ -100,6 +100,26 @@ bool TestFactorAndOffset(HintSearch& s) {
   return false;
 }
 
+// Whether what the hypothesis leaves is little beside the spread inside the channels: where all tokens are
+// nearly alike, as behind an attention that looks at everything, a number per channel fits any two tensors.
+template <typename ChannelOf, typename Value>
+bool ExplainsSpread(const HintSearch& s, int64_t channels, const ChannelOf& channel_of, const Value& value) {
+  constexpr double kShare = 0.05;
+  const auto n = static_cast<size_t>(channels);
+  std::vector<double> sum(n), squares(n), counts(n);
+  double left = 0;
+  for (int64_t i = 0; i < s.count(); ++i) {
+    const double got = s.RunAt(i), expected = value(i);
+    if (!std::isfinite(got) || !std::isfinite(expected)) continue;
+    const size_t c = channel_of(i);
+    sum[c] += got, squares[c] += got * got, counts[c] += 1;
+    left += (got - expected) * (got - expected);
+  }
+  double spread = 0;
+  for (size_t c = 0; c < n; ++c) spread += counts[c] > 0 ? squares[c] - sum[c] * sum[c] / counts[c] : 0;
+  return left <= kShare * spread;
+}
+
 // The error is the same for all elements of a channel.
 bool TestChannels(HintSearch& s, size_t axis) {
   const Shape& shape = s.ref().shape;
@@ -110,17 +130,19 @@ bool TestChannels(HintSearch& s, size_t axis) {
   std::vector<LineFit> sums(static_cast<size_t>(channels));
   for (int64_t i = 0; i < s.count(); ++i) sums[channel_of(i)].Take(s.RefAt(i), s.RunAt(i));
   const std::string where = fmt::format("along axis {} ({} channels)", axis, channels);
+  const auto test = [&](const auto& value, int64_t fitted) {
+    const auto fit = s.Test(value, {.fitted = fitted});
+    return fit && ExplainsSpread(s, channels, channel_of, value) ? fit : std::nullopt;
+  };
 
-  if (const auto fit = s.Test([&](int64_t i) { return s.RefAt(i) + sums[channel_of(i)].Offset(); },
-                              {.fitted = channels})) {
+  if (const auto fit = test([&](int64_t i) { return s.RefAt(i) + sums[channel_of(i)].Offset(); }, channels)) {
     s.Add("missing_bias", *fit,
           fmt::format("Looks like a missing bias: the error is one number per channel {}, the same for all "
                       "tokens or pixels. Look whether the layer's bias was loaded and added.",
                       where));
     return true;
   }
-  if (const auto fit = s.Test([&](int64_t i) { return sums[channel_of(i)].Factor() * s.RefAt(i); },
-                              {.fitted = channels})) {
+  if (const auto fit = test([&](int64_t i) { return sums[channel_of(i)].Factor() * s.RefAt(i); }, channels)) {
     s.Add("channel_factor", *fit,
           fmt::format("Each channel {} is off by its own factor. Look for a norm's weight or a "
                       "quantization scale that is missing or belongs to another layer.",
@@ -131,7 +153,7 @@ bool TestChannels(HintSearch& s, size_t axis) {
     const auto [factor, offset] = sums[channel_of(i)].Line();
     return factor * s.RefAt(i) + offset;
   };
-  if (const auto fit = s.Test(line, {.fitted = 2 * channels})) {
+  if (const auto fit = test(line, 2 * channels)) {
     s.Add("channel_factor_and_offset", *fit,
           fmt::format("Each channel {} is off by its own factor and offset. Look for a normalisation per "
                       "channel: latents_mean and latents_std of the VAE, or a norm's weight and bias.",
