@@ -13,6 +13,7 @@
 #include "families/checkpoint_names.h"
 #include "files/text.h"
 #include "parity/compare/image.h"
+#include "parity/compare/norm_scale.h"
 #include "parity/compare/tensor.h"
 #include "parity/record/level.h"
 #include "parity/record/reference_run.h"
@@ -136,6 +137,11 @@ class SetComparer {
            run_.path().string());
     FindOrder(c);
     FindUndumped(c);
+    if (!scaled_norms_.empty()) {
+      c.notes.push_back(fmt::format(
+          "{} norms pass, but all their tokens are scaled the same way: another epsilon? First {}",
+          scaled_norms_.size(), scaled_norms_.front()));
+    }
     if (!not_recorded_.empty()) {
       c.notes.push_back(
           fmt::format("{} checkpoints were left out: one side was not to record them (--checkpoints)",
@@ -221,6 +227,11 @@ class SetComparer {
           return RecordedCriterion(ref.name, facts, options_.criterion);
         });
     if (run.own_name != ref.name) result.run_name = run.own_name;
+    const bool is_norm = ModuleOf(ref.name).find("norm") != std::string_view::npos;
+    if (is_norm && result.passed && !facts.is_low && ref.is_float) {
+      if (const auto scale = SystematicScale(SourceOf(ref_, ref), SourceOf(run_, run)))
+        scaled_norms_.push_back(fmt::format("{} by {:.1e}", Printable(ref.name), *scale));
+    }
     done_ += ref.count;
     return result;
   }
@@ -231,6 +242,7 @@ class SetComparer {
   std::optional<record::CheckpointSelection> ref_selection_, run_selection_;
   ManifestFacts ref_facts_, run_facts_;
   std::set<std::string> not_recorded_;  // names of one side only
+  std::vector<std::string> scaled_norms_;
   int64_t done_ = 0, total_ = 0;
 };
 

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <array>
+#include <cmath>
 
 #include "files/npy.h"
 #include "files/testing.h"
@@ -187,6 +188,23 @@ TEST_F(CompareSetsTest, SaysWhatToDumpBetweenTheLastRightAndTheFirstWrong) {
   run_.Add("scaled", {1});
   run_.Add("rotated", {1});
   EXPECT_THAT(Compare().undumped, IsEmpty());
+}
+
+TEST_F(CompareSetsTest, NotesNormsThatAreScaled) {
+  std::vector<float> values(64 * 16), smaller;
+  for (size_t i = 0; i < values.size(); ++i) values[i] = std::sin(static_cast<float>(i));
+  for (const float v : values) smaller.push_back(v * (1 - 4e-6f));
+  for (const char* name : {"step0/attn.norm_q", "step0/proj"}) {
+    ref_.Add(name, values);
+    run_.Add(name, smaller);
+    const std::string file = std::string(name) + ".npy";
+    WriteNpy(ref_.path() / file, values.data(), {1, 64, 16});
+    WriteNpy(run_.path() / file, smaller.data(), {1, 64, 16});
+  }
+  const Comparison c = Compare();
+  EXPECT_TRUE(c.passed());
+  EXPECT_THAT(c.notes, ElementsAre(HasSubstr("1 norms pass, but all their tokens are scaled")));
+  EXPECT_THAT(c.notes, ElementsAre(HasSubstr("step0/attn.norm_q by -4")));
 }
 
 TEST_F(CompareSetsTest, SaysThatTheWeightsAreOthers) {
