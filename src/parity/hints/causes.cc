@@ -152,10 +152,59 @@ HintContext::Reader ReaderOf(const record::TensorSet& set) {
   };
 }
 
+HintContext::Reader RowsReaderOf(const record::TensorSet& set) {
+  return [&set](const std::string& name) -> std::optional<HintTensor> {
+    const record::TensorInfo* info = set.Find(name);
+    if (!info) return {};
+    return ReadRows(set, *info, kMaxHintElements);
+  };
+}
+
+// Hypotheses that need nothing but the two tensors, on the first rows of both.
+std::vector<compare::Hint> HintsOfRows(const compare::TensorComparison& failed, const HintContext& context) {
+  if (!context.ref_rows || !context.run_rows) return {};
+  auto ref = context.ref_rows(failed.name), run = context.run_rows(failed.name);
+  if (!ref || !run || ref->values.empty() || ref->shape != run->shape || ref->values == run->values)
+    return {};
+  const std::string part = fmt::format(" (Judged by its first rows, {} of them.)", ToString(ref->shape));
+  HintSearch search(failed, context, std::move(*ref), std::move(*run));
+  if (auto hint = NonFiniteHint(search)) return {std::move(*hint)};
+  for (const auto family : {TestValueHints, TestPrecisionHints, TestLayoutHints}) {
+    family(search);
+    if (search.explained()) break;
+  }
+  std::vector<compare::Hint> hints = search.TakeHints();
+  for (compare::Hint& hint : hints) hint.text += part;
+  return hints;
+}
+
 }  // namespace
+
+HintTensor ReadRows(const record::TensorSet& set, const record::TensorInfo& tensor, int64_t most) {
+  HintTensor rows{tensor.shape, {}};
+  const size_t axis = std::max<size_t>(tensor.shape.size(), 2) - 2;
+  if (tensor.count > most && !tensor.shape.empty()) {
+    const auto share = static_cast<double>(most) / static_cast<double>(tensor.count);
+    rows.shape[axis] =
+        std::max<int64_t>(1, static_cast<int64_t>(share * static_cast<double>(tensor.shape[axis])));
+  }
+  const int64_t kept = ElementCount(rows.shape);
+  if (kept > most) return {};  // a single row is larger
+  int64_t inner = 1;
+  for (size_t a = axis; a < tensor.shape.size(); ++a) inner *= tensor.shape[a];
+  const int64_t run = tensor.count > 0 ? kept / (tensor.count / inner) : 0;
+  std::vector<double> piece(static_cast<size_t>(run));
+  for (int64_t begin = 0; begin < tensor.count; begin += inner) {
+    set.Read(tensor, begin, run, piece.data());
+    rows.values.insert(rows.values.end(), piece.begin(), piece.end());
+  }
+  return rows;
+}
 
 HintContext MakeHintContext(const record::TensorSet& ref, const record::TensorSet& run) {
   HintContext context{.ref = ReaderOf(ref), .run = ReaderOf(run), .names = {}};
+  context.ref_rows = RowsReaderOf(ref);
+  context.run_rows = RowsReaderOf(run);
   for (const record::TensorInfo& tensor : ref.tensors()) context.names.push_back(tensor.name);
   context.family = &NamesFor(context.names);
   return context;
@@ -164,10 +213,12 @@ HintContext MakeHintContext(const record::TensorSet& ref, const record::TensorSe
 std::vector<compare::Hint> FindHints(const compare::TensorComparison& failed, const HintContext& context) {
   std::optional<HintTensor> ref = context.ref(failed.name), run = context.run(failed.name);
   if (!ref || !run) {
-    return NotTested(
-        fmt::format("No causes were tried: the tensor is missing, or has more than {} million "
-                    "elements.",
-                    kMaxHintElements >> 20));
+    std::vector<compare::Hint> hints = HintsOfRows(failed, context);
+    if (!hints.empty()) return hints;
+    return NotTested(fmt::format(
+        "No cause was found: the tensor is missing, or has more than {} million elements, of which "
+        "the first were tried.",
+        kMaxHintElements >> 20));
   }
   if (ref->values.empty() || run->values.empty()) return {};
 

@@ -21,7 +21,7 @@
 namespace qwen_image::hints {
 
 inline constexpr double kCollapse = 1e-3;
-// Larger tensors are not tested, because several must fit into memory together.
+// Of larger tensors only the first rows are tested, because several must fit into memory together.
 inline constexpr int64_t kMaxHintElements = int64_t{32} << 20;
 
 struct HintTensor {
@@ -34,9 +34,14 @@ struct HintContext {
   using Reader = std::function<std::optional<HintTensor>(const std::string& name)>;
   Reader ref, run;                 // by the reference's name; nothing if absent or above kMaxHintElements
   std::vector<std::string> names;  // the reference's checkpoints, in its order
-  const CheckpointNames* family = nullptr;  // whose names they are; null: found from the names
-  bool inputs_agree = true;                 // every tensor that was computed before this one is right
+  const CheckpointNames* family = nullptr;        // whose names they are; null: found from the names
+  Reader ref_rows = nullptr, run_rows = nullptr;  // as ReadRows gives them, of what is above kMaxHintElements
+  bool inputs_agree = true;                       // every tensor that was computed before this one is right
 };
+
+// The tensor with so much of its last axis but one that it has at most `most` elements; nothing
+// if that is less than a row.
+HintTensor ReadRows(const record::TensorSet& set, const record::TensorInfo& tensor, int64_t most);
 
 // A context of two sets, which must outlive it. Apply a NameMap with TensorSet::Rename before.
 HintContext MakeHintContext(const record::TensorSet& ref, const record::TensorSet& run);

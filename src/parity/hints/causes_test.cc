@@ -194,6 +194,35 @@ INSTANTIATE_TEST_SUITE_P(Kinds, PlantedHints, testing::ValuesIn(AllPlanted()), [
   return info.param.kind + (info.param.label.empty() ? "" : "_" + info.param.label);
 });
 
+TEST(Hints, JudgeLargeTensorsByTheirFirstRows) {
+  const TempFolder folder;
+  const Shape shape = {2, 12, 8};
+  const HintTensor whole = RandomTensor(shape, 1);
+  WriteNpy(folder.path() / "x.npy", whole.values.data(), shape);
+  const record::TensorSet set = record::TensorSet::Open(folder.path());
+  const HintTensor rows = ReadRows(set, set.tensors()[0], 100);
+  EXPECT_EQ(rows.shape, (Shape{2, 6, 8}));
+  ASSERT_EQ(rows.values.size(), 96u);
+  EXPECT_EQ(rows.values[47], whole.values[47]);
+  EXPECT_EQ(rows.values[48], whole.values[96]);  // the second of the batch begins again
+  EXPECT_EQ(ReadRows(set, set.tensors()[0], 1000).values, whole.values);
+  EXPECT_TRUE(ReadRows(set, set.tensors()[0], 15).values.empty());
+
+  HintContext context;
+  context.ref = context.run = [](const std::string&) { return std::nullopt; };  // as above the limit
+  context.ref_rows = [&](const std::string&) { return std::optional(rows); };
+  context.run_rows = [&](const std::string&) {
+    return std::optional(Changed(rows, [&](int64_t i) { return -At(rows, i); }));
+  };
+  compare::TensorComparison failed;
+  failed.name = "x";
+  const auto hints = FindHints(failed, context);
+  EXPECT_EQ(FirstKind(hints), "sign");
+  EXPECT_NE(hints[0].text.find("[2, 6, 8]"), std::string::npos) << hints[0].text;
+  context.run_rows = nullptr;
+  EXPECT_EQ(FirstKind(FindHints(failed, context)), "not_tested");
+}
+
 // Behind an attention that looks at everything alike: a number per channel would fit any two such tensors.
 TEST(Hints, DoNotFitTokensThatAreAlike) {
   const auto alike = [](unsigned seed) {
