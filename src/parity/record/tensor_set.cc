@@ -43,7 +43,13 @@ bool IsSortedByName(const std::vector<TensorInfo>& tensors) {
       return in_order;
     });
   };
-  return sorted_by(std::less<std::string_view>()) || sorted_by(NaturallyBefore);
+  // As paths are sorted: "a/x" before "a.b/x".
+  const auto by_parts = [](std::string_view a, std::string_view b) {
+    return std::lexicographical_compare(a.begin(), a.end(), b.begin(), b.end(), [](char x, char y) {
+      return (x == '/' ? '\1' : x) < (y == '/' ? '\1' : y);
+    });
+  };
+  return sorted_by(std::less<std::string_view>()) || sorted_by(NaturallyBefore) || sorted_by(by_parts);
 }
 
 }  // namespace

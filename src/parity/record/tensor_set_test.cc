@@ -117,6 +117,8 @@ TEST_F(TensorSetTest, AFileThatIsNotSortedTellsTheOrder) {
   EXPECT_THAT(NamesOf(computed), ElementsAre("in", "block", "out"));
   EXPECT_EQ(pack("sorted.npz", {"block.npy", "in.npy", "out.npy"}).order(), TensorOrder::kUnknown);
 
+  EXPECT_EQ(pack("paths.npz", {"a/x.npy", "a.b/x.npy", "c.npy"}).order(), TensorOrder::kUnknown);
+
   // safetensors' own writer sorts by type, then by name.
   const auto offsets = [&](const std::string& header, const std::string& bytes) {
     return TensorSet::Open(folder_.Write("x.safetensors", SafetensorsBytes(header, bytes)));
