@@ -169,8 +169,9 @@ TEST_F(CompareSetsTest, ADumpWithoutTheBatchIsCompared) {
   };
   reshape(ref_, {1, 1, 2, 2}, {1, 2, 3, 4});
   reshape(run_, {2, 2}, {1, 2, 3, 5});
-  EXPECT_EQ(Compare().tensors[0].problem, "");
-  EXPECT_EQ(Compare().tensors[0].error->max_abs, 1);
+  const Comparison c = Compare();
+  ASSERT_EQ(c.tensors[0].problem, "");
+  EXPECT_EQ(c.tensors[0].error->max_abs, 1);
   reshape(run_, {2, 2}, {1, 2, 3, 4});
   EXPECT_TRUE(Compare().passed());
   reshape(run_, {2, 1, 2}, {1, 2, 3, 4});
