@@ -104,11 +104,12 @@ def report_unmapped(unmapped, allowed):
     print(text, file=sys.stderr)
 
 
-def order_fact(names, reference):
-    """Names that are merely sorted do not tell which tensor was computed first, and the manifest says so."""
+def order_fact(dumps, names, reference):
+    """Folders and names that are merely sorted do not tell which tensor was computed first; the manifest says so."""
     if reference:
         return {"order": reference["order"]} if "order" in reference else {}
-    return {"order": "unknown"} if names == sorted(names) else {}
+    in_folder = len(dumps) > 1 or Path(dumps[0]).is_dir()
+    return {"order": "unknown"} if in_folder or names == sorted(names) else {}
 
 
 def manifest_facts(args, reference, float_types, names):
@@ -119,7 +120,7 @@ def manifest_facts(args, reference, float_types, names):
         # Tolerances follow the precision in which the run was made.
         "dtype": float_types.most_common(1)[0][0] if float_types else "int64",
         "checkpoints_level": reference.get("checkpoints_level", "all") if reference else "all",
-        **order_fact(names, reference),
+        **order_fact(args.dumps, names, reference),
         **read_settings(args.settings),
     }
 
@@ -145,7 +146,8 @@ def import_tensors(args, tensors, reference):
         store.write_manifest(manifest_facts(args, reference, float_types, list(found)))
     guessed = [target for target, rule in found.values() if rule and rule.guessed]
     if guessed:
-        print(f"{len(guessed)} pairs are only guessed (check them in the map): {', '.join(guessed[:SHOWN_NAMES])}", file=sys.stderr)
+        shown = ", ".join(guessed[:SHOWN_NAMES])
+        print(f"{len(guessed)} pairs are only guessed (check them in the map): {shown}", file=sys.stderr)
     print(f"{len(store.entries)} checkpoints in {store.folder}", file=sys.stderr)
     if args.manifest_from:
         print(f"next: qwen-image compare {args.manifest_from} {args.out}", file=sys.stderr)

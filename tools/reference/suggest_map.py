@@ -69,7 +69,10 @@ def _by_values(name, array, candidates, reference):
 
 
 def suggest(tensors, folder, entries):
-    """A map for name_map.py. Names of the reference stay. Equal tensors (a module that only passes on another's output) pair up in order."""
+    """A map for name_map.py. Names of the reference stay.
+
+    Equal tensors (a module that only passes on another's output) pair up in order.
+    """
     reference = _Reference(folder, entries)
     shapes, near = {}, []
     for name, read in tensors.items():
@@ -100,8 +103,9 @@ def suggest(tensors, folder, entries):
             taken.add(candidates[0]["name"])
             by_order += 1
     print(
-        f"{named} of {len(shapes)} tensors have the reference's name, {len(paired) - by_order - named} were paired by their "
-        f"values, {by_order} only by shape and order (\"guessed\": check these), {len(shapes) - len(paired)} not at all; {len(entries) - len(taken)} of the reference left",
+        f"{named} of {len(shapes)} tensors have the reference's name, {len(paired) - by_order - named} were paired by "
+        f'their values, {by_order} only by shape and order ("guessed": check these), '
+        f"{len(shapes) - len(paired)} not at all; {len(entries) - len(taken)} of the reference left",
         file=sys.stderr,
     )
     return {name: paired.get(name) for name in shapes}
