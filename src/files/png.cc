@@ -20,6 +20,9 @@ namespace {
 // For the text of one chunk once unpacked, and for the number of chunks: together they bound the memory.
 constexpr png_alloc_size_t kMaxPngText = 4 << 20;
 constexpr png_uint_32 kMaxChunks = 64;
+// Packed data that may follow the last pixel. Honest files have the four bytes of a checksum there; libpng
+// unpacks whatever it finds, and a megabyte is a gigabyte once unpacked.
+constexpr size_t kMaxBehindPixels = 8 << 10;
 
 void OnRead(png_structp png, png_bytep to, size_t size) {
   std::string_view& input = *static_cast<std::string_view*>(png_get_io_ptr(png));
@@ -51,6 +54,7 @@ class Reader {
   }
   png_structp png() { return png_; }
   png_infop info() { return info_; }
+  size_t left() const { return input_.size(); }  // bytes that are not read yet
   // Reads all that precedes the pixels. Only inside Call().
   void Begin() {
     png_set_chunk_malloc_max(png_, kMaxPngText);
@@ -76,6 +80,7 @@ int64_t ReadBigEndian(std::string_view bytes, size_t at) {
 
 struct Chunks {
   bool animated = false;
+  size_t behind_pixels = 0;  // bytes behind the chunks with the pixels
   std::string_view exif;
 };
 
@@ -93,6 +98,7 @@ Chunks CheckChunks(std::string_view bytes, const std::string& where) {
     if (name == "acTL") chunks.animated = true;
     if (name == "eXIf") chunks.exif = bytes.substr(at + 8, length);
     at += kAround + length;
+    if (name == "IDAT") chunks.behind_pixels = bytes.size() - at;
   }
   return chunks;
 }
@@ -133,6 +139,29 @@ void SetConversions(png_structp png) {
   png_set_expand(png);    // palettes, 1 to 4 bits, and transparency as an alpha channel
   png_set_strip_16(png);  // the high byte, as Pillow does for colours (its 16-bit greys are clipped to white)
   png_set_gray_to_rgb(png);
+}
+
+// Reads all rows, each to where `row_at` says, and what stands behind them. With the last row libpng unpacks
+// whatever follows it, so how much that can be is checked before.
+template <typename RowAt>
+void ReadRows(const Header& header, const std::string& where, Reader& reader, const RowAt& row_at) {
+  png_structp png = reader.png();
+  reader.Call([&] {
+    const int passes = png_set_interlace_handling(png);
+    for (int64_t i = 0; i + 1 < passes * header.height; ++i)
+      png_read_row(png, row_at(i % header.height), nullptr);
+  });
+  const size_t allowed =
+      header.chunks.behind_pixels + png_get_rowbytes(png, reader.info()) + kMaxBehindPixels;
+  if (reader.left() > allowed) {
+    Fail(ErrorKind::kBadInput,
+         "{} is a broken PNG picture: behind its {} x {} pixels there is more packed data", where,
+         header.width, header.height);
+  }
+  reader.Call([&] {
+    png_read_row(png, row_at(header.height - 1), nullptr);
+    png_read_end(png, reader.info());
+  });
 }
 
 std::string FromLatin1(std::string_view text) {
@@ -213,14 +242,9 @@ DecodedImage DecodePng(std::string_view bytes, const std::string& where, const I
   if (image.channels < 3 || png_get_rowbytes(reader.png(), reader.info()) != stride) {
     Fail(ErrorKind::kBadInput, "{} is a PNG picture of an unknown kind", where);
   }
-  const size_t height = static_cast<size_t>(header.height);
-  image.pixels.resize(stride * height);
-  std::vector<png_bytep> rows(height);
-  for (size_t y = 0; y < height; ++y) rows[y] = image.pixels.data() + y * stride;
-  reader.Call([&reader, &rows] {
-    png_read_image(reader.png(), rows.data());
-    png_read_end(reader.png(), reader.info());
-  });
+  image.pixels.resize(stride * static_cast<size_t>(header.height));
+  ReadRows(header, where, reader,
+           [&](int64_t y) { return image.pixels.data() + static_cast<size_t>(y) * stride; });
   AddMetadata(header, reader, image);
   return image;
 }
@@ -235,14 +259,15 @@ Image ReadPng(const std::filesystem::path& path, Transparency transparency) {
 std::map<std::string, std::string> ReadPngText(const std::filesystem::path& path) {
   const MappedFile file(path);
   const std::string where = path.string();
-  CheckHeader(file.text(), where, {});
+  const Header header = CheckHeader(file.text(), where, {});
   Reader reader(file.text(), where);
   reader.Call([&] {
     reader.Begin();
-    // Unpacks the pixels and drops them: without this call libpng would take them for the next chunks.
+    png_set_interlace_handling(reader.png());
     png_start_read_image(reader.png());
-    png_read_end(reader.png(), reader.info());
   });
+  // The pixels are unpacked and dropped: what stands behind them is found by nothing else.
+  ReadRows(header, where, reader, [](int64_t) { return nullptr; });
   std::map<std::string, std::string> texts = Texts(reader);
   file.ThrowIfDamaged();
   return texts;

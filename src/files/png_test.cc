@@ -266,6 +266,21 @@ TEST(PngBad, TooLittlePixelData) {
               HasSubstr("Not enough"));
 }
 
+// 20 MB of zeros behind the one row are 20 KB in the file; a megabyte would be a gigabyte.
+TEST(PngBad, DataThatGoesOnBehindThePixelsIsNotUnpacked) {
+  const std::string row = "\0\xff\0\0\0\xff\0"s;
+  const std::string bomb = kSignature + Ihdr(2, 1, 8, 2) + Idat(row + std::string(20'000'000, '\0')) +
+                           Chunk("tEXt", "a\0b"s) + kEnd;
+  ASSERT_LT(bomb.size(), 30'000u);
+  EXPECT_THAT(PngMessage(bomb), HasSubstr("behind its 2 x 1 pixels there is more"));
+  EXPECT_THAT(MessageOf(ErrorKind::kBadInput, [&] { Text(bomb); }), HasSubstr("behind its 2 x 1 pixels"));
+  // A little too much, as some programs write it, is passed over.
+  const std::string more =
+      kSignature + Ihdr(2, 1, 8, 2) + Idat(row + std::string(5'000, '\0')) + Chunk("tEXt", "a\0b"s) + kEnd;
+  EXPECT_EQ(Pixels(more).size(), 6u);
+  EXPECT_EQ(Text(more).at("a"), "b");
+}
+
 TEST(PngBad, KindsThatDoNotExist) {
   EXPECT_THAT(PngMessage(kSignature + Ihdr(2, 1, 7, 2) + Idat("\0"s) + kEnd), HasSubstr("broken PNG"));
   EXPECT_THAT(PngMessage(kSignature + Ihdr(2, 1, 8, 5) + Idat("\0"s) + kEnd), HasSubstr("broken PNG"));
@@ -283,6 +298,14 @@ TEST(PngText, AllKindsBeforeAndBehindThePixels) {
       {"a", "café"}, {"b", "packed"}, {"c", "é"}, {"d", "packed é"}};
   EXPECT_EQ(Text(TwoPixels(before, after)), expected);
   EXPECT_TRUE(Text(TwoPixels()).empty());
+}
+
+TEST(PngText, IsFoundBehindInterlacedPixels) {
+  const std::string passes =
+      "\0\xff\0\0\0\0\xff\0"s;  // of 2 x 1 pixels: the first and the sixth, a pixel each
+  const std::string bytes = kSignature + Ihdr(2, 1, 8, 2, 1) + Idat(passes) + Chunk("tEXt", "a\0b"s) + kEnd;
+  EXPECT_EQ(Pixels(bytes), (std::vector<uint8_t>{0xff, 0, 0, 0, 0xff, 0}));
+  EXPECT_EQ(Text(bytes).at("a"), "b");
 }
 
 TEST(PngText, IsAlwaysUtf8) { EXPECT_EQ(Text(TwoPixels(Chunk("iTXt", "a\0\0\0\0\0\xff"s))).at("a"), "ÿ"); }
