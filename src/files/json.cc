@@ -14,9 +14,6 @@ namespace qwen_image {
 namespace {
 
 constexpr size_t kMaxJsonDepth = 64;
-// A value of two bytes ("1,") costs 16 bytes and more once parsed, so the size of the text alone does not
-// bound the memory. The largest real file, a tokenizer.json of 150,000 words, has about a million values.
-constexpr size_t kMaxValues = 4'000'000;
 
 // Reads characters and leaves its position behind for messages: the SAX interface does not tell where it is.
 class PositionIterator {
@@ -51,7 +48,8 @@ std::string LineAndColumn(std::string_view text, size_t offset) {
 // limits.
 class StrictBuilder : public nlohmann::json_sax<Json> {
  public:
-  StrictBuilder(std::string_view text, std::string_view where) : text_(text), where_(where) {}
+  StrictBuilder(std::string_view text, std::string_view where, size_t max_values)
+      : text_(text), where_(where), max_values_(max_values) {}
 
   Json Parse() {
     Json::sax_parse(PositionIterator(text_.data(), &position_),
@@ -93,7 +91,7 @@ class StrictBuilder : public nlohmann::json_sax<Json> {
   }
 
   Json* Place(Json&& value) {
-    if (++values_ > kMaxValues) Refuse(fmt::format("more than {} values", kMaxValues));
+    if (++values_ > max_values_) Refuse(fmt::format("more than {} values", max_values_));
     if (open_.empty()) return &(root_ = std::move(value));
     if (!open_.back()->is_array()) return &(*member_ = std::move(value));
     open_.back()->push_back(std::move(value));
@@ -119,6 +117,7 @@ class StrictBuilder : public nlohmann::json_sax<Json> {
 
   std::string_view text_;
   std::string_view where_;
+  const size_t max_values_;
   const char* position_ = text_.data();
   Json root_;
   std::vector<Json*> open_;  // the containers around the current position, outermost first
@@ -128,12 +127,12 @@ class StrictBuilder : public nlohmann::json_sax<Json> {
 
 }  // namespace
 
-Json ParseJson(std::string_view text, std::string_view where) {
+Json ParseJson(std::string_view text, std::string_view where, size_t max_values) {
   // nlohmann takes a NUL for the end of the text, and would not see what stands behind it.
   if (const size_t nul = text.find('\0'); nul != text.npos) {
     Fail(ErrorKind::kBadInput, "{} is not valid JSON: a NUL byte at {}", where, LineAndColumn(text, nul + 1));
   }
-  return StrictBuilder(text, where).Parse();
+  return StrictBuilder(text, where, max_values).Parse();
 }
 
 Json ReadJsonFile(const std::filesystem::path& path, size_t max_bytes) {

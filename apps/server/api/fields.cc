@@ -11,6 +11,9 @@
 namespace qwen_image::api {
 namespace {
 
+// Far more than any request needs, scripts of other tools' among its fields, and a few hundred kilobytes.
+constexpr size_t kMaxValues = 5'000;
+
 // A value as it came, fit for a message.
 std::string Shown(const Json& value) {
   constexpr size_t kMost = 60;
@@ -29,7 +32,7 @@ Json ParseBody(std::string_view body) {
   if (body.empty()) Fail(ErrorKind::kUsage, "the request has no body; a JSON object is expected");
   Json json;
   try {
-    json = ParseJson(body, "the body of the request");
+    json = ParseJson(body, "the body of the request", kMaxValues);
   } catch (const Error& error) {
     throw Error(ErrorKind::kUsage, error.message());
   }

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "files/json.h"
+#include "files/text.h"
 #include "qwen_image/error.h"
 
 namespace qwen_image::api {
@@ -25,7 +26,7 @@ class FieldError : public Error {
  public:
   // field: an index behind it ("input_images[1]") is left out
   FieldError(const std::string& field, std::string message)
-      : Error(ErrorKind::kUsage, std::move(message)), field_(field.substr(0, field.find('['))) {}
+      : Error(ErrorKind::kUsage, std::move(message)), field_(Printable(field.substr(0, field.find('[')))) {}
   const std::string& field() const { return field_; }
 
  private:

@@ -1,5 +1,6 @@
 #include "server/api/fields.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -91,6 +92,30 @@ TEST(Fields, Text) {
   EXPECT_THAT(Refusal([&] { fields.Text("nul", 9); }), HasSubstr("nul holds a NUL character, at byte 1"));
   EXPECT_EQ(Refusal([&] { fields.Text("number", 9); }), "number must be text, not 5");
   EXPECT_EQ(Refusal([&] { fields.Text("escape", 9); }).find('\x1b'), std::string::npos);
+}
+
+// Each value costs a hundred bytes once parsed: 64 MB of them would be a gigabyte and more.
+TEST(Fields, ThereAreNotMillionsOfThem) {
+  std::string keys, values;
+  for (int i = 0; i < 10'000; ++i) {
+    keys += fmt::format(R"("{}":1,)", i);
+    values += "1,";
+  }
+  EXPECT_THAT(Refusal([&] { ParseBody('{' + keys + R"("prompt":"x"})"); }),
+              HasSubstr("more than 5000 values"));
+  EXPECT_THAT(Refusal([&] { ParseBody(R"({"sigmas":[)" + values + "1]}"); }),
+              HasSubstr("more than 5000 values"));
+}
+
+TEST(Fields, AnUnknownOneIsNamedInPart) {
+  const Json body = {{std::string(10'000'000, 'x'), 1}};
+  try {
+    Fields(body).RefuseUnknown({});
+    FAIL() << "not refused";
+  } catch (const FieldError& error) {
+    EXPECT_LT(error.message().size(), 1000u);
+    EXPECT_LT(error.field().size(), 1000u);
+  }
 }
 
 TEST(Fields, UnknownOnesAreNamed) {
