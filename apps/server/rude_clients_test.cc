@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <list>
 #include <thread>
 
 #include "server/jobs/testing.h"
@@ -234,10 +235,11 @@ TEST_F(RudeClients, OldClientsGetOneReply) {
 
 TEST_F(RudeClients, TooManyConnectionsAreToldSo) {
   settings_.http.max_connections = 2;
+  const std::string id = server().Submit(kLongBody);
   http::Client first(server().port()), second(server().port());
   for (http::Client* client : {&first, &second}) {
-    client->Send(Get("/health"));
-    EXPECT_EQ(client->Read().status, 200);
+    client->Send(Get("/jobs/" + id + "/events"));
+    EXPECT_EQ(client->Read(false).status, 200);
   }
   {
     http::Client third(server().port());
@@ -246,8 +248,7 @@ TEST_F(RudeClients, TooManyConnectionsAreToldSo) {
     EXPECT_TRUE(reply.headers.contains("retry-after"));
     EXPECT_TRUE(third.ReadEnd());
   }
-  first.Send(Get("/health"));
-  EXPECT_EQ(first.Read().status, 200);
+  EXPECT_THAT(first.ReadUntil("\n\n"), HasSubstr("event: "));
   second.Close();
   // The place is free as soon as the server has seen that it is.
   for (int status = 503; status == 503;) {
@@ -257,6 +258,74 @@ TEST_F(RudeClients, TooManyConnectionsAreToldSo) {
     EXPECT_TRUE(status == 503 || status == 200 || status == 0) << status;
     if (status == 0) status = 503;
   }
+}
+
+TEST_F(RudeClients, SilentOnesMakeRoomForOthers) {
+  settings_.http.max_connections = 3;
+  http::Client idle(server().port());
+  idle.Send(Get("/health"));
+  EXPECT_EQ(idle.Read().status, 200);  // and says nothing more
+  http::Client silent(server().port()), half(server().port());
+  half.Send("GET /health HT");
+  ExpectServing();
+  EXPECT_TRUE(idle.ReadEnd());  // silent for longest
+  for (int i = 0; i < 10; ++i) ExpectServing();
+}
+
+TEST_F(RudeClients, RepliesThatNobodyTakesAreBounded) {
+  settings_.http.max_replies_bytes = 8'000'000;
+  settings_.http.send_buffer_bytes = 1 << 16;
+  settings_.jobs.queue = 100;
+  settings_.http.shutdown_grace = milliseconds(10);
+  // As large a list as its client can make.
+  const Json body = {{"prompt", std::string(32'000, 'x')},
+                     {"negative_prompt", std::string(32'000, 'y')},
+                     {"width", 128},
+                     {"height", 128},
+                     {"steps", 200}};
+  for (int i = 0; i < 50; ++i) server().Submit(body.dump());
+  std::list<http::Client> stalled;
+  int status = 200;
+  for (int tries = 0; status == 200 && tries < 20; ++tries) {
+    stalled.emplace_back(server().port());
+    stalled.back().SmallWindow();
+    stalled.back().Send(Get("/jobs"));
+    http::Client other(server().port());
+    other.Send(Get("/jobs"));
+    status = other.Read().status;
+  }
+  EXPECT_EQ(status, 503);
+  ExpectServing();
+}
+
+TEST_F(RudeClients, OddFramesAreRefused) {
+  const auto status = [&](const std::string& headers, const std::string& body) {
+    http::Client client(server().port());
+    client.Send(http::RequestText("POST", "/jobs", server().port(), "", headers) + body);
+    return client.Read().status;
+  };
+  const std::string json = kQuickBody;
+  const std::string chunks = fmt::format("{:x}\r\n{}\r\n0\r\n\r\n", json.size(), json);
+  EXPECT_EQ(status("Transfer-Encoding: chunked\r\n", chunks), 202);
+  EXPECT_EQ(status("Transfer-Encoding: gzip, chunked\r\n", chunks), 501);
+  EXPECT_EQ(status("Transfer-Encoding: gzip\r\nTransfer-Encoding: chunked\r\n", chunks), 501);
+  EXPECT_EQ(status("Transfer-Encoding: chunked, chunked\r\n", chunks), 501);
+  EXPECT_EQ(status("Transfer-Encoding: chunked\r\nContent-Length: 5\r\n", chunks), 400);
+  EXPECT_EQ(status("X-Long: a\r\n b\r\nTransfer-Encoding: chunked\r\n", chunks), 400);
+  EXPECT_EQ(status("Transfer-Encoding:\r\n\tchunked\r\n", chunks), 400);
+  // Spaces that are not a fold.
+  EXPECT_EQ(status("X-Long: a  b\r\nTransfer-Encoding: chunked\r\n", chunks), 202);
+}
+
+TEST_F(RudeClients, ExtensionsOfChunksAreBounded) {
+  const std::string extension = ";x=" + std::string(1000, 'y');
+  http::Client client(server().port());
+  client.Send(http::RequestText("POST", "/jobs", server().port(), "", "Transfer-Encoding: chunked\r\n"));
+  int sent = 0;
+  while (sent < 1000 && client.Send("1" + extension + "\r\n \r\n")) ++sent;
+  client.Send("0\r\n\r\n");
+  EXPECT_EQ(client.Read().status, 431);
+  ExpectServing();
 }
 
 TEST_F(RudeClients, APortThatIsTakenIsNamed) {

@@ -13,6 +13,7 @@
 #include "files/json.h"
 #include "files/random_hex.h"
 #include "files/text.h"
+#include "server/http/framing.h"
 #include "server/http/log.h"
 #include "server/http/target.h"
 #include "server/http/wire.h"
@@ -25,7 +26,8 @@ namespace beast = boost::beast;
 using boost::system::error_code;
 
 constexpr size_t kMaxDiscarded = 8 << 20;
-constexpr size_t kIdDigits = 16;  // of a request
+constexpr size_t kIdDigits = 16;          // of a request
+constexpr size_t kSmallReply = 16 << 10;  // always has room: there are not more of them than connections
 
 // Room for a header, and for a piece of the body.
 size_t BufferBytes(const Settings& settings) {
@@ -36,8 +38,8 @@ asio::awaitable<Reply> Call(const Hooks& hooks, const Request& request) { co_ret
 
 }  // namespace
 
-Connection::Connection(Listener::Impl& server, asio::ip::tcp::socket socket)
-    : server_(server), stream_(std::move(socket)), buffer_(BufferBytes(server.settings)) {
+Connection::Connection(Listener::Impl& server, asio::ip::tcp::socket socket, bool refused)
+    : server_(server), stream_(std::move(socket)), buffer_(BufferBytes(server.settings)), refused_(refused) {
   error_code ignored;
   const auto remote = stream_.socket().remote_endpoint(ignored);
   client_ = fmt::format("{}:{}", remote.address().to_string(), remote.port());
@@ -48,11 +50,17 @@ Connection::Connection(Listener::Impl& server, asio::ip::tcp::socket socket)
     stream_.socket().set_option(asio::socket_base::send_buffer_size(server.settings.send_buffer_bytes),
                                 ignored);
   server_.connections.insert(this);
+  has_place_ = !refused_;
+  if (has_place_) ++server_.places;
+  if (refused_) ++server_.refusing;
   server_.CountConnections();
 }
 
 Connection::~Connection() {
   HoldBody(0);
+  HoldReply(0);
+  if (has_place_) --server_.places;
+  if (refused_) --server_.refusing;
   server_.connections.erase(this);
   server_.CountConnections();
 }
@@ -62,13 +70,23 @@ void Connection::HoldBody(uint64_t bytes) {
   held_bytes_ = bytes;
 }
 
-void Connection::CloseIfIdle() {
-  if (idle_) Close();
+void Connection::HoldReply(uint64_t bytes) {
+  server_.reply_bytes += bytes - held_reply_bytes_;
+  held_reply_bytes_ = bytes;
 }
 
-void Connection::Close() { stream_.close(); }
+void Connection::CloseIfIdle() {
+  if (idle_) stream_.close();
+}
+
+void Connection::GiveUpPlace() {
+  if (std::exchange(has_place_, false)) --server_.places;
+  silent_since_.reset();
+  stream_.close();
+}
 
 Connection::Awaitable<void> Connection::Serve() {
+  if (refused_) co_return co_await RefuseBusy();
   bool more = true;
   while (more) {
     more = co_await ServeOne();
@@ -93,9 +111,10 @@ Connection::Awaitable<bool> Connection::WaitForBytes() {
 }
 
 Connection::Awaitable<bool> Connection::ServeOne() {
+  silent_since_ = Clock::now();
   const bool has_bytes = co_await WaitForBytes();
   if (!has_bytes) co_return false;
-  Record record{.request = {.id = RandomHex(kIdDigits)}, .begin = std::chrono::steady_clock::now()};
+  Record record{.request = {.id = RandomHex(kIdDigits)}, .begin = Clock::now()};
   Parser parser;
   parser.header_limit(server_.settings.max_header_bytes);
   parser.body_limit(server_.settings.max_body_bytes);
@@ -112,9 +131,31 @@ Connection::Awaitable<bool> Connection::ServeOne() {
   co_return co_await Answer(record);
 }
 
+std::string_view Connection::Unparsed() const {
+  const auto bytes = buffer_.cdata();
+  return {static_cast<const char*>(bytes.data()), bytes.size()};
+}
+
+// Reads the whole header before any of it is parsed, to see how it was written.
+Connection::Awaitable<bool> Connection::FillHeader() {
+  error_code error;
+  while (!error && buffer_.size() < server_.settings.max_header_bytes && HeaderGoesOn(Unparsed())) {
+    const auto space = buffer_.prepare(4096);
+    const size_t bytes =
+        co_await stream_.async_read_some(space, asio::redirect_error(asio::use_awaitable, error));
+    buffer_.commit(bytes);
+  }
+  co_return !error;
+}
+
 Connection::Awaitable<bool> Connection::ReadHeader(Parser& parser, Record& record) {
   // The deadline of the first request began when the client connected.
   if (!first_) stream_.expires_after(server_.settings.header_deadline);
+  const bool filled = co_await FillHeader();
+  silent_since_.reset();
+  if (!filled) co_return false;
+  if (HasFoldedLine(Unparsed()))
+    co_return co_await Refuse(record, 400, "a line of the header goes on in the next one; write it in one");
   error_code error;
   co_await beast::http::async_read_header(stream_, buffer_, parser,
                                           asio::redirect_error(asio::use_awaitable, error));
@@ -133,6 +174,8 @@ Connection::Awaitable<bool> Connection::ReadHeader(Parser& parser, Record& recor
   const auto refusal = CheckAccess(server_.rules, head);
   if (refusal) co_return co_await Refuse(record, refusal->status, refusal->message);
   if (!target) co_return co_await Refuse(record, 400, "the address is not one of this server's");
+  const auto encoding = CheckEncoding(parser);
+  if (encoding) co_return co_await Refuse(record, encoding->status, encoding->message);
   record.request.content_type = Header(parser, "Content-Type");
   record.request.origin = head.origin.value_or("http://" + head.hosts.front());
   co_return true;
@@ -146,6 +189,8 @@ Connection::Awaitable<bool> Connection::ReadBody(Parser& parser, Record& record)
     const bool written = co_await WriteText("HTTP/1.1 100 Continue\r\n\r\n");
     if (!written) co_return false;
   }
+  ChunkMeter meter(server_.settings.max_header_bytes);
+  parser.on_chunk_header(meter);
   parser.eager(true);
   stream_.expires_after(server_.settings.body_deadline);
   while (!parser.is_done()) {
@@ -188,6 +233,14 @@ Connection::Awaitable<bool> Connection::Answer(Record& record) {
 }
 
 Connection::Awaitable<bool> Connection::Send(Record& record, Response response) {
+  if (response.body.size() > kSmallReply && server_.reply_bytes > 0 &&
+      server_.reply_bytes + response.body.size() > server_.settings.max_replies_bytes) {
+    response = server_.hooks.problem(record.request, 503,
+                                     "other clients are slow to take their replies, and there is no room for "
+                                     "this one yet; try again in a moment");
+    response.headers.emplace_back("Retry-After", "1");
+  }
+  HoldReply(response.body.size());
   const int status = response.status;
   if (!response.job_id.empty()) record.job_id = response.job_id;
   const size_t bytes = record.is_head ? 0 : response.body.size();
@@ -197,6 +250,7 @@ Connection::Awaitable<bool> Connection::Send(Record& record, Response response) 
   stream_.expires_after(server_.settings.write_deadline);
   error_code error;
   co_await beast::http::async_write(stream_, message, asio::redirect_error(asio::use_awaitable, error));
+  HoldReply(0);
   Done(record, status, bytes);
   co_return keep_alive && !error;
 }
@@ -231,7 +285,7 @@ Connection::Awaitable<void> Connection::Linger() {
 }
 
 Connection::Awaitable<void> Connection::RefuseBusy() {
-  Record record{.request = {.id = RandomHex(kIdDigits)}, .begin = std::chrono::steady_clock::now()};
+  Record record{.request = {.id = RandomHex(kIdDigits)}, .begin = Clock::now()};
   Response response =
       server_.hooks.problem(record.request, 503, "too many connections; try again in a moment");
   response.headers.emplace_back("Retry-After", "1");
@@ -248,8 +302,7 @@ Connection::Awaitable<bool> Connection::WriteText(const std::string& text) {
 
 void Connection::Done(const Record& record, int status, size_t bytes) {
   server_.Count(status);
-  const double milliseconds =
-      std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - record.begin).count();
+  const double milliseconds = std::chrono::duration<double, std::milli>(Clock::now() - record.begin).count();
   // Neither prompts nor keys are in here: they come in bodies and in a header.
   Json line = {{"request_id", record.request.id},
                {"method", record.is_head ? "HEAD" : Printable(record.request.method, 32)},

@@ -24,13 +24,17 @@ class Connection : public std::enable_shared_from_this<Connection> {
   // A client that pipelines requests while it waits may send this much ahead.
   static constexpr size_t kReadAhead = 64 << 10;
 
-  Connection(Listener::Impl& server, boost::asio::ip::tcp::socket socket);
+  using Clock = std::chrono::steady_clock;
+
+  // `refused`: it is beyond the limit and gets no place.
+  Connection(Listener::Impl& server, boost::asio::ip::tcp::socket socket, bool refused);
   ~Connection();
 
-  Awaitable<void> Serve();
-  Awaitable<void> RefuseBusy();  // for a connection beyond the limit
+  Awaitable<void> Serve();  // or tells a refused one that there are too many
   void CloseIfIdle();
-  void Close();
+  // Since when it has a place and no whole header of a request; none if it is being served.
+  std::optional<Clock::time_point> silent_since() const { return silent_since_; }
+  void GiveUpPlace();  // closes it
 
  private:
   // The request under way, and what its reply and its line of the log need to know of it.
@@ -38,13 +42,15 @@ class Connection : public std::enable_shared_from_this<Connection> {
     Request request;
     bool is_head = false, keep_alive = false;
     unsigned version = 11;
-    std::chrono::steady_clock::time_point begin;
+    Clock::time_point begin;
     std::string job_id = {};  // of the job that it made or waits for
   };
 
+  Awaitable<void> RefuseBusy();
   // False: the connection ends.
   Awaitable<bool> ServeOne();
   Awaitable<bool> WaitForBytes();
+  Awaitable<bool> FillHeader();
   Awaitable<bool> ReadHeader(Parser& parser, Record& record);
   Awaitable<bool> ReadBody(Parser& parser, Record& record);
   Awaitable<bool> Answer(Record& record);
@@ -58,14 +64,19 @@ class Connection : public std::enable_shared_from_this<Connection> {
   void StartWatching(const boost::asio::any_io_executor& executor, std::shared_ptr<Mailbox> mailbox);
   Awaitable<void> Watch(std::shared_ptr<Mailbox> mailbox);
   Awaitable<void> StopWatching(std::shared_ptr<Mailbox> mailbox);
-  void HoldBody(uint64_t bytes);  // takes so much of the room that all bodies share
+  std::string_view Unparsed() const;
+  void HoldBody(uint64_t bytes);   // takes so much of the room that all bodies share
+  void HoldReply(uint64_t bytes);  // … that all replies share
   void Done(const Record& record, int status, size_t bytes);
 
   Listener::Impl& server_;
   boost::beast::tcp_stream stream_;
   boost::beast::flat_buffer buffer_;
   std::string client_, local_address_;
-  uint64_t held_bytes_ = 0;
+  uint64_t held_bytes_ = 0, held_reply_bytes_ = 0;
+  const bool refused_;
+  bool has_place_ = false;
+  std::optional<Clock::time_point> silent_since_;
   bool first_ = true, idle_ = false, watching_ = false, gone_ = false;
 };
 

@@ -36,18 +36,12 @@ std::string Url(const tcp::endpoint& endpoint) {
 }
 
 // The connection's coroutine keeps it alive.
-asio::awaitable<void> RunConnection(std::shared_ptr<Connection> connection, Listener::Impl& server,
-                                    bool refuse) {
+asio::awaitable<void> RunConnection(std::shared_ptr<Connection> connection, Listener::Impl& server) {
   try {
-    if (refuse) {
-      co_await connection->RefuseBusy();
-    } else {
-      co_await connection->Serve();
-    }
+    co_await connection->Serve();
   } catch (const std::exception&) {  // no memory: this client is lost, the others are not
     server.Log(R"({"event":"error","message":"a connection failed"})");
   }
-  if (refuse) --server.refusing;
   connection = nullptr;
   server.EndIfIdle();
 }
@@ -88,16 +82,25 @@ asio::awaitable<void> Listener::Impl::Accept() {
       co_await accept_pause.async_wait(asio::redirect_error(asio::use_awaitable, error));
       continue;
     }
-    const bool refuse = connections.size() - static_cast<size_t>(refusing) >= settings.max_connections;
+    const bool refuse = places >= settings.max_connections && !CloseLongestSilent();
     if (refuse) {
       const std::lock_guard lock(stats_mutex);
       ++stats.refused_connections;
     }
     if (refuse && refusing >= kMaxRefusing) continue;  // closes it
-    if (refuse) ++refusing;
-    const auto connection = std::make_shared<Connection>(*this, std::move(socket));
-    asio::co_spawn(context, RunConnection(connection, *this, refuse), asio::detached);
+    const auto connection = std::make_shared<Connection>(*this, std::move(socket), refuse);
+    asio::co_spawn(context, RunConnection(connection, *this), asio::detached);
   }
+}
+
+bool Listener::Impl::CloseLongestSilent() {
+  Connection* longest = nullptr;
+  for (Connection* connection : connections) {
+    if (!connection->silent_since()) continue;
+    if (!longest || *connection->silent_since() < *longest->silent_since()) longest = connection;
+  }
+  if (longest) longest->GiveUpPlace();
+  return longest != nullptr;
 }
 
 void Listener::Impl::BeginStop() {

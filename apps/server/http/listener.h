@@ -22,7 +22,8 @@ struct Settings {
   size_t max_connections = 128;
   uint32_t max_header_bytes = 16 << 10;
   uint64_t max_body_bytes = 64 << 20;
-  uint64_t max_bodies_bytes = 256 << 20;  // of all requests at once
+  uint64_t max_bodies_bytes = 256 << 20;   // of all requests at once
+  uint64_t max_replies_bytes = 256 << 20;  // of all replies at once that wait for their readers
 
   int send_buffer_bytes = 0;  // of a connection, in the kernel; 0: as the system likes
 

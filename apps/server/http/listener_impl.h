@@ -30,6 +30,10 @@ struct Listener::Impl {
     if (stopping && connections.empty()) context.stop();
   }
 
+  // Makes room for another client: closes the connection that has kept a place without a request for longest.
+  // False: all of them are at work.
+  bool CloseLongestSilent();
+
   void Count(int status) {
     const std::lock_guard lock(stats_mutex);
     ++stats.requests[status];
@@ -49,9 +53,11 @@ struct Listener::Impl {
 
   // These stand before `context`, so that they outlive the connections, which end with it at the latest.
   std::set<Connection*> connections;
+  size_t places = 0;  // taken by connections that are served, which are told from those that are refused
   int refusing = 0;
   bool stopping = false;
-  uint64_t body_bytes = 0;  // of all requests that are being read or answered
+  uint64_t body_bytes = 0;   // of all requests that are being read or answered
+  uint64_t reply_bytes = 0;  // of all replies that are being sent
   mutable std::mutex stats_mutex;
   ListenerStats stats;
 
