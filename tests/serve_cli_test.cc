@@ -128,6 +128,36 @@ TEST_F(Serve, ADiskThatFillsUpWhileDrawingIsSaid) {
   EXPECT_THAT(Ask("GET", "/jobs/" + id).body, HasSubstr("cannot write"));
 }
 
+// A limit on addresses, and bodies of all sizes up to it: wherever the allocation fails, the server goes on.
+TEST_F(Serve, SaysThatThereIsNoMemoryAndLives) {
+  if (kSanitized) GTEST_SKIP() << "not with sanitizers";
+  const auto program = Start({}, {.address_space = 260'000'000});
+  std::map<int, int> statuses;
+  for (int megabytes = 1; megabytes < 60; megabytes += 2) {
+    const std::string text(static_cast<size_t>(megabytes) << 20, 'x');
+    ++statuses[Ask("POST", "/jobs", "{\"prompt\": \"" + text + "\"}").status];
+    std::string keys;
+    for (int i = 0; i < 4000; ++i) keys += fmt::format("\"{}{}\":1,", text.substr(0, text.size() / 4000), i);
+    ++statuses[Ask("POST", "/jobs", '{' + keys + "\"prompt\": \"x\"}").status];
+    ASSERT_EQ(Ask("GET", "/health").status, 200) << megabytes;
+  }
+  EXPECT_GT(statuses[400], 0);
+  EXPECT_GT(statuses[503], 0);
+  EXPECT_EQ(statuses[400] + statuses[503], 60) << testing::PrintToString(statuses);
+  program->Signal(SIGTERM);
+  EXPECT_EQ(program->Finish().exit_code, 0);
+}
+
+TEST_F(Serve, AStalledReaderOfTheLogStopsNeitherItNorSigterm) {
+  const auto program = Start();  // what it logs is read only at the end
+  const std::string path = "/" + std::string(150, 'x');
+  for (int i = 0; i < 600; ++i) ASSERT_EQ(Ask("GET", path).status, 404) << i;
+  program->Signal(SIGTERM);
+  while (Client(port_).Send("GET")) {
+  }
+  EXPECT_EQ(program->Finish().exit_code, 0);
+}
+
 TEST_F(Serve, TheKeyMayComeFromTheEnvironment) {
   const auto program = Start({}, {.environment = {{"QWEN_IMAGE_API_KEY", "correct-horse"}}});
   EXPECT_EQ(Ask("GET", "/jobs").status, 401);

@@ -3,8 +3,9 @@
 #include <malloc.h>
 #endif
 
+#include <unistd.h>
+
 #include <memory>
-#include <mutex>
 
 #include "cache_folder.h"
 #include "command.h"
@@ -16,6 +17,8 @@
 #include "print.h"
 #include "qwen_image/cancel.h"
 #include "server/http/access.h"
+#include "server/http/log_writer.h"
+#include "server/http/spare_memory.h"
 #include "server/service.h"
 #include "weights/model_name.h"
 
@@ -74,6 +77,7 @@ void PrintAddress(const server::Server& server, const ServeOptions& o, const std
 
 int Run(const ServeOptions& o, const CancelFlag& cancel) {
   GiveBackLargeBuffers();
+  http::KeepSpareMemory();
   const ModelFiles model = FindModel(o.files, o.quiet);
   const Pipeline pipeline(model,
                           o.machine.ForPipeline(o.no_prompt_cache ? "" : PromptCacheFolder().value_or("")));
@@ -85,12 +89,8 @@ int Run(const ServeOptions& o, const CancelFlag& cancel) {
   settings.jobs = {.queue = o.queue, .kept = o.keep};
   settings.jobs_folder = JobsFolder(o);
   settings.model_name = ModelName(model);
-  std::mutex printing;
-  if (!o.quiet)
-    settings.log = [&printing](const std::string& line) {
-      const std::lock_guard lock(printing);
-      Print(stderr, "{}\n", line);
-    };
+  http::LogWriter log(STDERR_FILENO);
+  if (!o.quiet) settings.log = [&log](const std::string& line) { log.Write(line); };
   server::Server server(pipeline, settings);
   cancel.ThrowIfCancelled();  // while the model was loaded
   server.DrainOnSignals();

@@ -44,7 +44,7 @@ bool Routes::IsPublic(const std::string& path) {
 
 bool Routes::IsQuick(const std::string& path) { return path == "/health" || path == "/metrics"; }
 
-http::Reply Routes::Handle(const http::Request& request) const noexcept {
+http::Reply Routes::Handle(const http::Request& request) const {
   try {
     return Dispatch(request);
   } catch (const jobs::QueueFull& full) {

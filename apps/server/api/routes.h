@@ -23,7 +23,8 @@ class Routes {
   Routes(const Pipeline& pipeline, jobs::Queue& jobs, RoutesSettings settings,
          std::function<http::ListenerStats()> http_stats);
 
-  http::Reply Handle(const http::Request& request) const noexcept;
+  // Throws only if there is not even memory to say so.
+  http::Reply Handle(const http::Request& request) const;
   static bool IsPublic(const std::string& path);
   static bool IsQuick(const std::string& path);
   void BeginStop() { stopping_ = true; }  // /health says so

@@ -1,7 +1,9 @@
 #include "server/http/connection.h"
 
 #include <fmt/format.h>
+#include <sys/socket.h>
 
+#include <algorithm>
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/redirect_error.hpp>
 #include <boost/asio/use_awaitable.hpp>
@@ -15,6 +17,7 @@
 #include "files/text.h"
 #include "server/http/framing.h"
 #include "server/http/log.h"
+#include "server/http/spare_memory.h"
 #include "server/http/target.h"
 #include "server/http/wire.h"
 
@@ -111,6 +114,7 @@ Connection::Awaitable<bool> Connection::WaitForBytes() {
 }
 
 Connection::Awaitable<bool> Connection::ServeOne() {
+  RefillSpareMemory();
   silent_since_ = Clock::now();
   const bool has_bytes = co_await WaitForBytes();
   if (!has_bytes) co_return false;
@@ -188,7 +192,15 @@ Connection::Awaitable<bool> Connection::ReadBody(Parser& parser, Record& record)
       co_return co_await Refuse(record, 417, "the only expectation that is understood is 100-continue");
     const bool written = co_await WriteText("HTTP/1.1 100 Continue\r\n\r\n");
     if (!written) co_return false;
+    replying_ = false;  // "100 Continue" is no reply yet
   }
+  bool has_room = true;
+  try {  // here, because what Beast's own reading throws ends the connection without a word
+    parser.get().body().reserve(parser.content_length().value_or(0));
+  } catch (const std::bad_alloc&) {
+    has_room = false;
+  }
+  if (!has_room) co_return co_await Refuse(record, 503, kNoMemory);
   ChunkMeter meter(server_.settings.max_header_bytes);
   parser.on_chunk_header(meter);
   parser.eager(true);
@@ -218,7 +230,7 @@ Connection::Awaitable<bool> Connection::Answer(Record& record) {
     reply = server_.hooks.handle(record.request);
   } else {
     asio::awaitable<Reply> call = Call(server_.hooks, record.request);
-    reply = co_await asio::co_spawn(server_.workers, std::move(call), asio::use_awaitable);
+    reply = co_await asio::co_spawn(server_.workers.context(), std::move(call), asio::use_awaitable);
   }
   std::exchange(record.request.body, std::string());  // an assignment would keep the room
   HoldBody(0);  // a request that waits for its job holds no more than its job does
@@ -240,6 +252,7 @@ Connection::Awaitable<bool> Connection::Send(Record& record, Response response) 
                                      "this one yet; try again in a moment");
     response.headers.emplace_back("Retry-After", "1");
   }
+  replying_ = true;
   HoldReply(response.body.size());
   const int status = response.status;
   if (!response.job_id.empty()) record.job_id = response.job_id;
@@ -251,6 +264,7 @@ Connection::Awaitable<bool> Connection::Send(Record& record, Response response) 
   error_code error;
   co_await beast::http::async_write(stream_, message, asio::redirect_error(asio::use_awaitable, error));
   HoldReply(0);
+  replying_ = static_cast<bool>(error);
   Done(record, status, bytes);
   co_return keep_alive && !error;
 }
@@ -278,7 +292,8 @@ Connection::Awaitable<void> Connection::Linger() {
   stream_.socket().shutdown(asio::ip::tcp::socket::shutdown_send, error);
   stream_.expires_after(server_.settings.linger);
   buffer_.clear();
-  for (size_t discarded = 0; !error && discarded < kMaxDiscarded;) {
+  const size_t most = std::max<size_t>(kMaxDiscarded, server_.settings.max_body_bytes);
+  for (size_t discarded = 0; !error && discarded < most;) {
     const auto space = buffer_.prepare(kReadAhead);
     discarded += co_await stream_.async_read_some(space, asio::redirect_error(asio::use_awaitable, error));
   }
@@ -293,7 +308,16 @@ Connection::Awaitable<void> Connection::RefuseBusy() {
   co_await Linger();
 }
 
+void Connection::SayNoMemory() noexcept {
+  constexpr std::string_view kReply =
+      "HTTP/1.1 503 Service Unavailable\r\nRetry-After: 1\r\nContent-Length: 0\r\nConnection: close\r\n\r\n";
+  if (!replying_ && !silent_since_)
+    send(stream_.socket().native_handle(), kReply.data(), kReply.size(), MSG_DONTWAIT | MSG_NOSIGNAL);
+  stream_.close();
+}
+
 Connection::Awaitable<bool> Connection::WriteText(const std::string& text) {
+  replying_ = true;
   stream_.expires_after(server_.settings.write_deadline);
   error_code error;
   co_await asio::async_write(stream_, asio::buffer(text), asio::redirect_error(asio::use_awaitable, error));

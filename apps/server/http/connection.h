@@ -35,6 +35,8 @@ class Connection : public std::enable_shared_from_this<Connection> {
   // Since when it has a place and no whole header of a request; none if it is being served.
   std::optional<Clock::time_point> silent_since() const { return silent_since_; }
   void GiveUpPlace();  // closes it
+  // Answers 503 with what is there without any memory, unless it is answering already, and closes it.
+  void SayNoMemory() noexcept;
 
  private:
   // The request under way, and what its reply and its line of the log need to know of it.
@@ -77,7 +79,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   const bool refused_;
   bool has_place_ = false;
   std::optional<Clock::time_point> silent_since_;
-  bool first_ = true, idle_ = false, watching_ = false, gone_ = false;
+  bool first_ = true, idle_ = false, watching_ = false, gone_ = false, replying_ = false;
 };
 
 }  // namespace qwen_image::http

@@ -22,6 +22,8 @@ constexpr int kClientLeft = 499;  // the status in the log; nobody gets it
 asio::awaitable<Response> CallReply(const Hooks& hooks, const LaterReply& later, const Request& request) {
   try {
     co_return later.reply();
+  } catch (const std::bad_alloc&) {
+    co_return hooks.problem(request, 503, kNoMemory);
   } catch (const std::exception& error) {
     co_return hooks.problem(request, 500, Printable(error.what()));
   }
@@ -41,11 +43,14 @@ void Connection::StartWatching(const asio::any_io_executor& executor, std::share
 Connection::Awaitable<void> Connection::Watch(std::shared_ptr<Mailbox> mailbox) {
   const auto keep = shared_from_this();
   error_code error;
-  while (!error && buffer_.size() < kReadAhead) {
-    const auto space = buffer_.prepare(4096);
-    const size_t bytes =
-        co_await stream_.async_read_some(space, asio::redirect_error(asio::use_awaitable, error));
-    buffer_.commit(bytes);
+  try {
+    while (!error && buffer_.size() < kReadAhead) {
+      const auto space = buffer_.prepare(4096);
+      const size_t bytes =
+          co_await stream_.async_read_some(space, asio::redirect_error(asio::use_awaitable, error));
+      buffer_.commit(bytes);
+    }
+  } catch (const std::exception&) {  // no memory
   }
   watching_ = false;
   gone_ = error != asio::error::operation_aborted;
@@ -69,13 +74,14 @@ Connection::Awaitable<bool> Connection::AnswerLater(Record& record, const LaterR
   }
   subscription = nullptr;
   if (!ended) {
-    asio::post(server_.workers, later.client_left);
+    asio::post(server_.workers.context(), later.client_left);
     Done(record, kClientLeft, 0);
     co_return false;
   }
   co_await StopWatching(mailbox);
   asio::awaitable<Response> call = CallReply(server_.hooks, later, record.request);
-  Response response = co_await asio::co_spawn(server_.workers, std::move(call), asio::use_awaitable);
+  Response response =
+      co_await asio::co_spawn(server_.workers.context(), std::move(call), asio::use_awaitable);
   co_return co_await Send(record, std::move(response));
 }
 

@@ -37,11 +37,13 @@ std::string Url(const tcp::endpoint& endpoint) {
 
 // The connection's coroutine keeps it alive.
 asio::awaitable<void> RunConnection(std::shared_ptr<Connection> connection, Listener::Impl& server) {
+  bool failed = false;
   try {
     co_await connection->Serve();
   } catch (const std::exception&) {  // no memory: this client is lost, the others are not
-    server.Log(R"({"event":"error","message":"a connection failed"})");
+    failed = true;
   }
+  if (failed) connection->SayNoMemory();
   connection = nullptr;
   server.EndIfIdle();
 }
@@ -73,24 +75,31 @@ void Listener::Impl::Listen() {
 
 asio::awaitable<void> Listener::Impl::Accept() {
   while (acceptor.is_open()) {
-    error_code error;
-    tcp::socket socket = co_await acceptor.async_accept(asio::redirect_error(asio::use_awaitable, error));
-    if (!acceptor.is_open()) break;
-    if (error) {
-      // Out of file descriptors, most likely; some will be free again.
-      accept_pause.expires_after(std::chrono::milliseconds(50));
-      co_await accept_pause.async_wait(asio::redirect_error(asio::use_awaitable, error));
-      continue;
+    try {
+      co_await AcceptOne();
+    } catch (const std::exception&) {  // no memory: this client is lost, the next one may have more luck
     }
-    const bool refuse = places >= settings.max_connections && !CloseLongestSilent();
-    if (refuse) {
-      const std::lock_guard lock(stats_mutex);
-      ++stats.refused_connections;
-    }
-    if (refuse && refusing >= kMaxRefusing) continue;  // closes it
-    const auto connection = std::make_shared<Connection>(*this, std::move(socket), refuse);
-    asio::co_spawn(context, RunConnection(connection, *this), asio::detached);
   }
+}
+
+asio::awaitable<void> Listener::Impl::AcceptOne() {
+  error_code error;
+  tcp::socket socket = co_await acceptor.async_accept(asio::redirect_error(asio::use_awaitable, error));
+  if (!acceptor.is_open()) co_return;
+  if (error) {
+    // Out of file descriptors, most likely; some will be free again.
+    accept_pause.expires_after(std::chrono::milliseconds(50));
+    co_await accept_pause.async_wait(asio::redirect_error(asio::use_awaitable, error));
+    co_return;
+  }
+  const bool refuse = places >= settings.max_connections && !CloseLongestSilent();
+  if (refuse) {
+    const std::lock_guard lock(stats_mutex);
+    ++stats.refused_connections;
+  }
+  if (refuse && refusing >= kMaxRefusing) co_return;  // closes it
+  const auto connection = std::make_shared<Connection>(*this, std::move(socket), refuse);
+  asio::co_spawn(context, RunConnection(connection, *this), asio::detached);
 }
 
 bool Listener::Impl::CloseLongestSilent() {
@@ -107,8 +116,7 @@ void Listener::Impl::BeginStop() {
   if (std::exchange(stopping, true)) return;
   error_code ignored;
   acceptor.close(ignored);
-  const std::set<Connection*> open = connections;
-  for (Connection* connection : open) connection->CloseIfIdle();
+  for (Connection* connection : connections) connection->CloseIfIdle();
   grace.expires_after(settings.shutdown_grace);
   grace.async_wait([this](const error_code& error) {
     if (!error) context.stop();
@@ -133,7 +141,7 @@ void Listener::Impl::WaitForSignal() {
 Listener::Listener(Settings settings, Hooks hooks)
     : impl_(std::make_unique<Impl>(std::move(settings), std::move(hooks))) {}
 
-Listener::~Listener() { impl_->workers.join(); }
+Listener::~Listener() { impl_->workers.Join(); }
 
 uint16_t Listener::port() const { return impl_->rules.port; }
 
@@ -142,7 +150,7 @@ std::string Listener::url() const { return impl_->url; }
 void Listener::Run() {
   asio::co_spawn(impl_->context, impl_->Accept(), asio::detached);
   const auto work = asio::make_work_guard(impl_->context);
-  impl_->context.run();
+  RunAll(impl_->context);
 }
 
 void Listener::StopAccepting() {

@@ -2,15 +2,17 @@
 // the hooks and the counters.
 #pragma once
 
+#include <array>
 #include <boost/asio/awaitable.hpp>
+#include <boost/asio/executor_work_guard.hpp>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/ip/tcp.hpp>
 #include <boost/asio/signal_set.hpp>
 #include <boost/asio/steady_timer.hpp>
-#include <boost/asio/thread_pool.hpp>
 #include <functional>
 #include <mutex>
 #include <set>
+#include <thread>
 
 #include "server/http/access.h"
 #include "server/http/listener.h"
@@ -19,11 +21,50 @@ namespace qwen_image::http {
 
 class Connection;
 
+// Runs what `context` has to do until it ends. What throws, as all may when there is no memory, is lost; the
+// rest is not.
+inline void RunAll(boost::asio::io_context& context) noexcept {
+  for (bool ended = false; !ended;) {
+    try {
+      context.run();
+      ended = true;
+    } catch (const std::exception&) {
+    }
+  }
+}
+
+// Threads that requests are parsed and pictures unpacked on. Not asio's pool, which ends the process when
+// something throws.
+class Workers {
+ public:
+  Workers() {
+    for (std::thread& thread : threads_) thread = std::thread([this] { RunAll(context_); });
+  }
+  ~Workers() { Join(); }
+  Workers(const Workers&) = delete;
+  Workers& operator=(const Workers&) = delete;
+
+  boost::asio::io_context& context() { return context_; }
+  void Join() {  // when all is done
+    work_.reset();
+    for (std::thread& thread : threads_) {
+      if (thread.joinable()) thread.join();
+    }
+  }
+
+ private:
+  boost::asio::io_context context_;
+  boost::asio::executor_work_guard<boost::asio::io_context::executor_type> work_ =
+      boost::asio::make_work_guard(context_);
+  std::array<std::thread, 4> threads_;
+};
+
 struct Listener::Impl {
   Impl(Settings settings, Hooks hooks);
 
   void Listen();
   boost::asio::awaitable<void> Accept();
+  boost::asio::awaitable<void> AcceptOne();
   void WaitForSignal();
   void BeginStop();
   void EndIfIdle() {
@@ -68,7 +109,7 @@ struct Listener::Impl {
   boost::asio::signal_set signals{context};
   std::function<void(int)> on_signal;
   int signal_count = 0;
-  boost::asio::thread_pool workers{4};  // where requests are parsed and pictures unpacked
+  Workers workers;
 };
 
 }  // namespace qwen_image::http

@@ -16,6 +16,8 @@ namespace qwen_image::http {
 using Parser = boost::beast::http::request_parser<boost::beast::http::string_body>;
 using WireResponse = boost::beast::http::response<boost::beast::http::string_body>;
 
+inline constexpr const char* kNoMemory = "there is not enough memory for this request";
+
 // What to tell a client whose request could not be read. None: the connection is lost, and nobody can be
 // told.
 std::optional<Refusal> ReadingRefusal(const boost::system::error_code& error, const Settings& settings);

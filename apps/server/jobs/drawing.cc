@@ -48,8 +48,12 @@ void Queue::Impl::Draw() {
       entry->job.state = State::kRunning;
       entry->job.started = UnixMilliseconds();
     }
-    TellWaiting();
-    Finish(entry, DrawJob(entry));
+    try {
+      TellWaiting();
+      Finish(entry, DrawJob(entry));
+    } catch (const std::exception&) {
+      FinishWithoutMemory(entry);
+    }
   }
   InterruptWaiting();
   const std::lock_guard lock(mutex);
@@ -155,6 +159,23 @@ void Queue::Impl::DrawPicture(const Entry& entry, int64_t index, ProgressMeter& 
   stats.seconds.decode += picture.seconds.decode;
   if (picture.steps_run > 0)
     stats.last_seconds_per_step = picture.seconds.denoise / static_cast<double>(picture.steps_run);
+}
+
+// What the job held is let go first; then there may be enough memory to tell its end.
+void Queue::Impl::FinishWithoutMemory(const Entry& entry) noexcept {
+  {
+    const std::lock_guard lock(mutex);
+    entry->request = {};
+    entry->last_preview.clear();
+    entry->last_preview.shrink_to_fit();
+    entry->job.state = State::kFailed;
+    entry->job.error_kind = ErrorKind::kOutOfMemory;
+    if (running == entry) running = nullptr;
+  }
+  try {
+    Finish(entry, {State::kFailed, ErrorKind::kOutOfMemory, "there was not enough memory for this picture"});
+  } catch (const std::exception&) {  // it has failed, and nobody is told
+  }
 }
 
 // First written down, then told: who hears of the end finds it after a restart, too.

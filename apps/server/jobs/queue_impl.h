@@ -114,6 +114,7 @@ struct Queue::Impl {
   Ending DrawJob(const Entry& entry);
   void DrawPicture(const Entry& entry, int64_t index, ProgressMeter& meter);
   void Finish(const Entry& entry, Ending ending);
+  void FinishWithoutMemory(const Entry& entry) noexcept;
   void InterruptWaiting();
   void ForgetOldest();
   void Raise(Mode to);
