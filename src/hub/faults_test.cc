@@ -139,6 +139,15 @@ TEST_F(HubFaults, TooMuchOfAnEarlierDownload) {
   EXPECT_EQ(Pulled(kWeights), weights_);
 }
 
+// Others may be able to write into a shared cache, and a link of theirs could lead to any file of the user.
+TEST_F(HubFaults, ALinkInPlaceOfAnEarlierDownloadIsNotFollowed) {
+  const fs::path theirs = cache_.Write("mine.txt", "my own file");
+  fs::create_directories(Incomplete(kWeights).parent_path());
+  fs::create_symlink(theirs, Incomplete(kWeights));
+  EXPECT_THAT(Refusal(ErrorKind::kCannotWrite, Request()), HasSubstr(".incomplete"));
+  EXPECT_TRUE(ReadBytes(theirs) == "my own file");
+}
+
 TEST_F(HubFaults, MoreThanAnnouncedIsRefused) {
   BreakWeights(1, [](const TestRequest&, TestResponse& answer) { answer.body += "more"; });
   EXPECT_THAT(Refusal(ErrorKind::kBadInput, Request()), HasSubstr("more than the 3000001 bytes"));

@@ -57,7 +57,7 @@ IncompleteBlob::IncompleteBlob(const fs::path& repo_folder, const std::string& h
       expected_size_(expected_size),
       digest_(Digest::KindOf(hash), expected_size) {
   MakeFolders(path_.parent_path());
-  fd_ = open(path_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+  fd_ = open(path_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666);
   if (fd_ < 0) FailToWrite(path_);
   try {
     TakeIn(pause);
