@@ -98,7 +98,8 @@ TEST(TotalMemory, DoesNotAskWhoUsesIt) {
   root.Write("sys/fs/cgroup/job/memory.current", std::to_string(300 * kMiB) + "\n");
   EXPECT_EQ(TotalMemory(root.path()), 500 * kMiB);
   root.Write("proc/self/statm", "100000 1 1 1 0 1 0\n");
-  root.Write("proc/self/limits", "Max address space         419430400            unlimited            bytes\n");
+  root.Write("proc/self/limits",
+             "Max address space         419430400            unlimited            bytes\n");
   EXPECT_EQ(TotalMemory(root.path()), 400 * kMiB);
 }
 
