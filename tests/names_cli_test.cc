@@ -312,7 +312,7 @@ TEST_F(NamesCli, RmOfAModelWithTwoNames) {
   const RunResult result = Run({"rm", "tiny-test:huge", "--yes"});  // the same folder
   EXPECT_EQ(result.exit_code, 0) << result.err;
   EXPECT_THAT(result.out, HasSubstr("freed"));
-  EXPECT_THAT(Refusal({"doctor", "tiny-test:whole"}, kBadInput), HasSubstr("is not downloaded"));
+  EXPECT_THAT(Refusal({"generate", "x", "-m", "tiny-test:whole"}, kBadInput), HasSubstr("is not downloaded"));
 }
 
 TEST_F(NamesCli, InterruptedAndResumed) {
