@@ -6,7 +6,8 @@ run_ctest() {
   local name=$1 folder=$project/build/$2 code=0
   shift 2
   cd "$folder"
-  quietly "testing" "$folder/$name.log" ctest --output-on-failure -j 2 "$@" || code=$?
+  # One more than there are processors: the tests of the page wait more than they compute.
+  quietly "testing" "$folder/$name.log" ctest --output-on-failure -j $(($(nproc) + 1)) "$@" || code=$?
   awk '/\*\*\*/ && !/\*\*\*Skipped/ {show = 1; print; next}
     /^ *[0-9]+\/[0-9]+ Test|^ +Start / {show = 0}
     show || /tests passed|^No tests were found|^Total Test time/' "$folder/$name.log" >&2
