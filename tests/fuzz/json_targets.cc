@@ -3,11 +3,15 @@
 #include <string>
 #include <vector>
 
+#include "catalogue/catalogue.h"
 #include "families/qwen_image/text_encoder.h"
 #include "families/qwen_image/transformer.h"
 #include "families/qwen_image/vae.h"
 #include "families/qwen_image/vision_encoder.h"
 #include "families/qwen_image/vocabulary.h"
+#include "files/json.h"
+#include "files/text.h"
+#include "hub/client.h"
 #include "inputs.h"
 #include "model/tokenizer.h"
 #include "targets.h"
@@ -46,6 +50,17 @@ void TryEach(const Call& call) {
 }
 
 }  // namespace
+
+void FuzzCatalogue(std::string_view bytes) {
+  const auto all = catalogue::Catalogue::Parse(ParseJson(bytes, "catalogue"), "catalogue");
+  for (const catalogue::Entry& entry : all.entries()) {
+    if (all.Find(entry.name) != std::vector<const catalogue::Entry*>{&entry}) std::abort();
+    if (Printable(entry.licence, entry.licence.size() + 1) != entry.licence) std::abort();
+    for (const catalogue::Source* source : entry.Sources()) {
+      if (source->files.empty() || !hub::IsPlainPath(source->files.front())) std::abort();
+    }
+  }
+}
 
 void FuzzConfig(std::string_view bytes) {
   static const ConfigFolder folder;

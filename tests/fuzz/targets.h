@@ -6,6 +6,7 @@
 
 namespace qwen_image {
 
+void FuzzCatalogue(std::string_view bytes);  // models with short names, as $QWEN_IMAGE_CATALOGUE names them
 void FuzzComponent(std::string_view bytes);  // a component's number, its config.json, NUL, its weights
 void FuzzConfig(std::string_view bytes);     // config.json of each component
 void FuzzGguf(std::string_view bytes);
@@ -29,6 +30,7 @@ struct FuzzTarget {
   void (*run)(std::string_view bytes);
 };
 inline constexpr FuzzTarget kFuzzTargets[] = {
+    {"catalogue", FuzzCatalogue},
     {"component", FuzzComponent},
     {"config", FuzzConfig},
     {"gguf", FuzzGguf},
