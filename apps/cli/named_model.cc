@@ -56,9 +56,8 @@ NamedModel FindByName(const std::string& name, const std::filesystem::path& cach
     });
     if (!any_here)
       Fail(ErrorKind::kBadInput,
-           "nothing of {} is downloaded; qwen-image pull {} fetches what fits this machine, and qwen-image "
-           "list "
-           "shows the others",
+           "nothing of {} is downloaded; qwen-image pull {} fetches what fits this machine, and "
+           "qwen-image list shows the others",
            name, name);
   }
   return ChosenOf(std::move(all), entries, name, cache, quiet);

@@ -77,7 +77,7 @@ TEST(Catalogue, EveryWrongValueIsFound) {
        {"fox", "Fox:large", "fox:", ":large", "a/b:c", "fox:large:x", "fox large:x", "-fox:x"})
     EXPECT_THAT(Refusal(With("/models/0/name", name)), HasSubstr("FAMILY:TAG")) << name;
   EXPECT_THAT(Refusal(With("/models/0/name", "fox:small")), HasSubstr("\"fox:small\" occurs twice"));
-  for (const char* text : {"a\x1b[31mb", "two\nlines",
+  for (const char* text : {"a\x1b[31mb", "two\nlines", "\u202e",
                            "\xc2\x9b"
                            "1m"})
     EXPECT_THAT(Refusal(With("/models/0/licence", text)), HasSubstr("a terminal would obey"));

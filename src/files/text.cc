@@ -25,6 +25,17 @@ size_t SequenceLength(std::string_view text) {
   return length;
 }
 
+// Whether a terminal would obey the character at the start of `text` instead of showing it.
+bool IsObeyed(std::string_view text, size_t length) {
+  const auto byte = [&](size_t i) { return static_cast<uint8_t>(text[i]); };
+  if (byte(0) < 0x20 || byte(0) == 0x7f) return true;
+  if (length == 2) return byte(0) == 0xc2 && byte(1) < 0xa0;  // U+0080…U+009F are control characters too
+  if (length != 3 || byte(0) != 0xe2) return false;
+  // What turns the direction of writing, so that a text reads as another: U+202A…U+202E, U+2066…U+2069.
+  return (byte(1) == 0x80 && byte(2) >= 0xaa && byte(2) <= 0xae) ||
+         (byte(1) == 0x81 && byte(2) >= 0xa6 && byte(2) <= 0xa9);
+}
+
 }  // namespace
 
 bool IsUtf8(std::string_view text) {
@@ -41,10 +52,7 @@ std::string Printable(std::string_view text, size_t max_bytes) {
   while (!text.empty()) {
     if (result.size() >= max_bytes) return result + "…";
     const size_t length = SequenceLength(text);
-    const uint8_t first = static_cast<uint8_t>(text[0]);
-    // U+0080…U+009F (0xc2 0x80…0x9f) are control characters too; some terminals obey them.
-    const bool control = first < 0x20 || first == 0x7f ||
-                         (first == 0xc2 && length == 2 && static_cast<uint8_t>(text[1]) < 0xa0);
+    const bool control = length > 0 && IsObeyed(text, length);
     const size_t taken = length == 0 ? 1 : length;
     for (size_t i = 0; i < taken; ++i) {
       if (length == 0 || control) {

@@ -30,6 +30,8 @@ TEST(Printable, KeepsTextAndEscapesTheRest) {
   EXPECT_EQ(Printable("transformer_blocks.0 é€"), "transformer_blocks.0 é€");
   EXPECT_EQ(Printable("a\nb\x1b[31m\x7f"), "a\\x0ab\\x1b[31m\\x7f");
   EXPECT_EQ(Printable("\xff\xc2\x9b"), "\\xff\\xc2\\x9b");
+  EXPECT_EQ(Printable("gpj.\u202eabc\u2069\u2065\u202f"),
+            "gpj.\\xe2\\x80\\xaeabc\\xe2\\x81\\xa9\u2065\u202f");
   EXPECT_EQ(Printable(std::string(1000, 'x'), 10), "xxxxxxxxxx…");
   EXPECT_EQ(Quoted("a"), "\"a\"");
 }

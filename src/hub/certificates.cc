@@ -70,8 +70,7 @@ Certificates FindCertificates(const EnvironmentReader& environment, const fs::pa
   if (HasHashedNames(root / kFolder)) return {.folder = root / kFolder};
   Fail(ErrorKind::kUsage,
        "this system has no certificates to recognize https servers by: there is none of {}; install the "
-       "package "
-       "ca-certificates, or set SSL_CERT_FILE to a file of them",
+       "package ca-certificates, or set SSL_CERT_FILE to a file of them",
        fmt::join(kFiles.begin(), kFiles.end(), ", "));
 }
 
