@@ -46,7 +46,7 @@ void Convert(const std::byte* from, int64_t count, To* to) {
 void ConvertToFloat(const void* from, DType dtype, int64_t count, float* to) {
   const auto* bytes = static_cast<const unsigned char*>(from);
   if (dtype == DType::kF32) {
-    std::memcpy(to, from, static_cast<size_t>(count) * 4);
+    if (count > 0) std::memcpy(to, from, static_cast<size_t>(count) * 4);  // of nothing both may be null
   } else if (dtype == DType::kBF16) {
     ConvertHalves<FloatFromBf16>(bytes, count, to);
   } else {

@@ -22,7 +22,7 @@ using MadeTensors = std::map<std::string, MadeTensor>;
 
 inline MadeTensor Floats(const Shape& shape, const std::vector<float>& values) {
   std::string bytes(values.size() * 4, '\0');
-  std::memcpy(bytes.data(), values.data(), bytes.size());
+  if (!values.empty()) std::memcpy(bytes.data(), values.data(), bytes.size());
   return {"F32", shape, bytes};
 }
 
