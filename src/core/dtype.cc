@@ -56,7 +56,7 @@ void ConvertToFloat(const void* from, DType dtype, int64_t count, float* to) {
 
 void ConvertFromFloat(const float* from, DType dtype, int64_t count, void* to) {
   if (dtype == DType::kF32) {
-    std::memcpy(to, from, static_cast<size_t>(count) * 4);
+    if (count > 0) std::memcpy(to, from, static_cast<size_t>(count) * 4);
     return;
   }
   auto* bytes = static_cast<unsigned char*>(to);
