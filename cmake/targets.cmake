@@ -52,8 +52,7 @@ function(qwen_image_test NAME)
   endif()
   qwen_image_compile_together(${NAME} SOURCES ${ARG_SOURCES} APART ${ARG_APART})
   qwen_image_precompile(${NAME} TEST)
-  # The program's name is a label, too: ctest -L server_test
-  gtest_discover_tests(${NAME} PROPERTIES LABELS "${ARG_LABEL}\\;${NAME}" DISCOVERY_TIMEOUT 60)
+  gtest_discover_tests(${NAME} PROPERTIES LABELS "${ARG_LABEL}" DISCOVERY_TIMEOUT 60)
 endfunction()
 
 # qwen_image_compile_together(<target> SOURCES … APART …): up to QWEN_IMAGE_TOGETHER sources of a folder make one

@@ -7,7 +7,7 @@ run_ctest() {
   shift 2
   cd "$folder"
   # One more than there are processors: the tests of the page wait more than they compute.
-  quietly "testing" "$folder/$name.log" ctest --output-on-failure -j $(($(nproc) + 1)) "$@" || code=$?
+  quietly "testing" "$folder/$name.log" ctest --no-tests=error --output-on-failure -j $(($(nproc) + 1)) "$@" || code=$?
   awk '/\*\*\*/ && !/\*\*\*Skipped/ {show = 1; print; next}
     /^ *[0-9]+\/[0-9]+ Test|^ +Start / {show = 0}
     show || /tests passed|^No tests were found|^Total Test time/' "$folder/$name.log" >&2
@@ -40,9 +40,10 @@ test_sanitized() {
   build asan asan
   # The commands of the documents are those of other tests, only larger.
   (run_ctest tests asan -E '^Docs\.' "$@")
-  local programs=(core_test server_test server_api_test server_http_test server_jobs_test)
-  build tsan tsan --target "${programs[@]}"
-  (run_ctest tests tsan -L "^($(IFS='|' && echo "${programs[*]}"))\$" "$@")
+  build tsan tsan --target core_test server_test server_api_test server_http_test server_jobs_test server_page_test
+  export TSAN_OPTIONS=suppressions=$project/tests/tsan.supp
+  (run_ctest tests tsan/src/core "$@")
+  (run_ctest tests tsan/apps/server "$@")
 }
 
 test_mlx() {
