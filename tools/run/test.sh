@@ -7,7 +7,7 @@ run_ctest() {
   shift 2
   cd "$folder"
   # One more than there are processors: the tests of the page wait more than they compute.
-  quietly "testing" "$folder/$name.log" ctest --no-tests=error --output-on-failure -j $(($(nproc) + 1)) "$@" || code=$?
+  quietly "testing" "$folder/$name.log" ctest --no-tests="$no_tests" --output-on-failure -j $(($(nproc) + 1)) "$@" || code=$?
   awk '/\*\*\*/ && !/\*\*\*Skipped/ {show = 1; print; next}
     /^ *[0-9]+\/[0-9]+ Test|^ +Start / {show = 0}
     show || /tests passed|^No tests were found|^Total Test time/' "$folder/$name.log" >&2
@@ -15,7 +15,11 @@ run_ctest() {
   return "$code"
 }
 
+# What a choice of tests (ctest's -R) may leave empty, as it does in one of several folders.
+no_tests=error
+
 run_test() {
+  [ $# -lt 2 ] || no_tests=ignore
   case ${1:-} in
     --sanitize)
       shift
