@@ -6,7 +6,9 @@
 #include <limits>
 
 #include "kernels/int8/attention_error.h"
+#include "kernels/int8/cut.h"
 #include "kernels/int8/packed_attention.h"
+#include "kernels/int8/quantize.h"
 #include "kernels/int8/tile.h"
 #include "kernels/tasks.h"
 
@@ -16,6 +18,7 @@
 // Must follow foreach_target.h.
 #include "hwy/highway.h"
 #include "kernels/int8/fours-inl.h"
+#include "kernels/int8/reduce-inl.h"
 #include "kernels/math-inl.h"
 
 #ifndef QWEN_IMAGE_KERNELS_INT8_ATTENTION_ONCE_
@@ -39,39 +42,41 @@ namespace qwen_image {
 namespace HWY_NAMESPACE {
 
 constexpr int64_t kCols = kInt8PanelCols;
-constexpr float kLargest = 127.0f;  // of a query's and a key's integers
-constexpr int32_t kMiddle = 128;    // of 8 unsigned bits
-constexpr int64_t kDotPanels = 4;   // panels of keys whose dot products are in flight at once
+constexpr int64_t kBlockGroups = kKeyBlock / kKeyGroup;
+constexpr int64_t kMostDimPanels = 8;  // of a head that are multiplied at once
+// Room for a number of each row of a tile, in whole vectors.
+constexpr int64_t kRowRoom = 16;
+static_assert(kInt8MaxTileRows <= kRowRoom && kRowRoom % kLanes == 0);
 
 // Memory of a task. A tile has tile_rows queries.
 struct Int8AttentionBuffers {
   int64_t tile_rows;
-  int8_t* q;               // [tiles][head_dim / 4][tile_rows][4]
-  int32_t* q_start;        // [tiles][groups][tile_rows]
-  float* q_scales;         // [tiles][tile_rows]: in units of log2
-  float* sums;             // [tiles][head_dim / kCols][tile_rows][kCols]: Σ 2^(logit - largest) · v
-  float *largest, *total;  // [tiles][tile_rows]: the largest logit so far, Σ 2^(logit - largest)
-  int32_t* dots;           // [kDotPanels][groups][tile_rows][kCols], or [head_dim / kCols][tile_rows][kCols]
-  float* logits;           // [kKeyBlock / kCols][tile_rows][kCols], without the query's scale
-  int8_t* weights;         // [kKeyBlock / 4][tile_rows][4]
-  int32_t* weights_start;  // [tile_rows]
-  float* of_rows;  // [3][tile_rows]: the block's weights' scale, their sum, what becomes of older sums
+  int8_t* q;                 // [tiles][head_dim / 4][tile_rows][4]
+  float *q_scales, *q_sums;  // [tiles][dim_groups][tile_rows]
+  float* sums;               // [tiles][head_dim / kCols][tile_rows][kCols]: Σ 2^(logit - largest) · v
+  float *largest, *total;    // [tiles][kRowRoom]: the largest logit so far, Σ 2^(logit - largest)
+  float* logits;             // [kKeyBlock / kCols][tile_rows][kCols], in units of log2
+  int8_t* bytes;             // [tile_rows][head_dim or kKeyBlock]: rows before they are interleaved
+  int8_t* weights;           // [kKeyBlock / 4][tile_rows][4]: less 128
+  float *w_scales, *w_sums;  // [kBlockGroups][tile_rows]
+  float* rescale;            // [kRowRoom]: what becomes of older sums
 
   Int8AttentionBuffers(int64_t tiles, const PackedAttention& packed) : tile_rows(packed.kernel().tile_rows) {
-    const int64_t dim = packed.shape().head_dim, groups = packed.key_groups();
+    const int64_t dim = packed.shape().head_dim, groups = packed.dim_groups();
     const int64_t sizes[] = {tiles * dim * tile_rows / 4,
                              tiles * groups * tile_rows,
-                             tiles * tile_rows,
+                             tiles * groups * tile_rows,
                              tiles * dim * tile_rows,
-                             tiles * tile_rows,
-                             tiles * tile_rows,
-                             std::max(kDotPanels * groups * kCols, dim) * tile_rows,
+                             tiles * kRowRoom,
+                             tiles * kRowRoom,
                              kKeyBlock * tile_rows,
+                             std::max(dim, kKeyBlock) * tile_rows / 4,
                              kKeyBlock * tile_rows / 4,
-                             tile_rows,
-                             3 * tile_rows};
-    void* const parts[] = {&q,    &q_start, &q_scales, &sums,          &largest, &total,
-                           &dots, &logits,  &weights,  &weights_start, &of_rows};
+                             kBlockGroups * tile_rows,
+                             kBlockGroups * tile_rows,
+                             kRowRoom};
+    void* const parts[] = {&q,      &q_scales, &q_sums,  &sums,     &largest, &total,
+                           &logits, &bytes,    &weights, &w_scales, &w_sums,  &rescale};
     static_assert(std::size(sizes) == std::size(parts));
     int64_t floats = 0;
     for (const int64_t size : sizes) floats += RoundUp(size, 16);
@@ -81,105 +86,82 @@ struct Int8AttentionBuffers {
       next += RoundUp(sizes[i], 16);
     }
   }
-  float* block_scales() const { return of_rows; }
-  float* block_sums() const { return of_rows + tile_rows; }
-  float* rescale() const { return of_rows + 2 * tile_rows; }
 };
 
-// Sums of some tokens' keys, [cols].
-void SumRows(ConstView x, float* sums) {
-  const hn::ScalableTag<float> d;
-  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
-  std::fill_n(sums, x.cols, 0.0f);
-  for (int64_t row = 0; row < x.rows; ++row) {
-    const float* const from = x.row(row);
-    int64_t c = 0;
-    for (; c + lanes <= x.cols; c += lanes)
-      hn::StoreU(hn::Add(hn::LoadU(d, sums + c), hn::LoadU(d, from + c)), d, sums + c);
-    for (; c < x.cols; ++c) sums[c] += from[c];
+void Begin(const Int8AttentionTask& task, const PackedAttention& packed, const Int8AttentionBuffers& b) {
+  constexpr QuantizationError kAnyError = {std::numeric_limits<double>::infinity(),
+                                           std::numeric_limits<double>::infinity()};
+  const int64_t dim = packed.shape().head_dim, groups = packed.dim_groups();
+  const int64_t tiles = CeilDiv(task.queries(), b.tile_rows);
+  for (int64_t tile = 0; tile < tiles; ++tile) {
+    const int64_t first = tile * b.tile_rows, rows = std::min(b.tile_rows, task.queries() - first);
+    Int8Row to = {b.bytes, b.q_scales + first * groups, b.q_sums + first * groups,
+                  static_cast<int>(b.tile_rows), 0};
+    for (; to.row < rows; ++to.row, to.a += dim)
+      QuantizeRow(task.q.row(first + to.row), dim, packed.dim_group(), kAnyError, to);
+    InterleaveFours(b.bytes, dim, rows, dim, b.tile_rows, b.q + first * dim);
+  }
+  std::fill_n(b.sums, tiles * dim * b.tile_rows, 0.0f);
+  std::fill_n(b.total, tiles * kRowRoom, 0.0f);
+  std::fill_n(b.largest, tiles * kRowRoom, -std::numeric_limits<float>::infinity());
+}
+
+// A tile of queries, its place, and the keys that it meets.
+struct Meeting {
+  int64_t kv_head, block, tile, rows;
+};
+
+void Logits(const PackedAttention& packed, const Int8AttentionBuffers& b, const Meeting& at) {
+  const int64_t first = at.tile * b.tile_rows, groups = packed.dim_groups();
+  const Int8Rows queries = {b.q + first * packed.shape().head_dim, b.q_scales + first * groups,
+                            b.q_sums + first * groups};
+  const int64_t padded = packed.PaddedKeysIn(at.block);
+  Int8Panel panels[kKeyBlock / kCols];
+  for (int64_t panel = 0; panel < padded / kCols; ++panel)
+    panels[panel] = packed.Keys(at.kv_head, at.block, panel);
+  packed.kernel().multiply({.x = queries,
+                            .w = panels,
+                            .panels = static_cast<int>(padded / kCols),
+                            .rows = static_cast<int>(at.rows),
+                            .groups = groups,
+                            .group = packed.dim_group(),
+                            .planes = 1,
+                            .add = false,
+                            .sums = b.logits});
+  for (int64_t j = packed.KeysIn(at.block); j < padded; ++j) {  // what is no key
+    float* const logit = b.logits + j / kCols * b.tile_rows * kCols + j % kCols;
+    for (int64_t r = 0; r < at.rows; ++r) logit[r * kCols] = -std::numeric_limits<float>::infinity();
   }
 }
 
-// A row, or a group of one, in integers with one scale, written as four bytes here and four `stride` bytes
-// on. Returns the scale: NaN where x has NaN or infinity.
-HWY_INLINE float RoundRow(const float* x, int64_t count, int8_t* to, int64_t stride) {
+// The keys of a group, as a tile's softmax looks at them.
+struct KeyGroup {
+  int64_t first, end;  // in the block
+
+  // The logits of kLanes keys from `key` on.
+  const float* Logits(const Int8AttentionBuffers& b, int64_t row, int64_t key) const {
+    return b.logits + (key / kCols * b.tile_rows + row) * kCols + key % kCols;
+  }
+};
+
+KeyGroup GroupOf(const PackedAttention& packed, int64_t block, int64_t group) {
+  const int64_t first = group * kKeyGroup;
+  return {first, std::min(first + kKeyGroup, packed.PaddedKeysIn(block))};
+}
+
+// The largest logit of each row.
+void LargestOf(const KeyGroup& group, const Int8AttentionBuffers& b, int64_t rows,
+               float* largest /*[kRowRoom]*/) {
   const F32 d;
-  const hn::Rebind<int8_t, F32> d8;
-  constexpr int64_t kPiece = 16;
-  VF32 most = hn::Zero(d), non_finite = hn::Zero(d);
-  for (int64_t i = 0; i < count; i += kLanes) {
-    const VF32 v = hn::LoadU(d, x + i);
-    most = hn::Max(most, hn::Abs(v));
-    non_finite = hn::Add(non_finite, hn::Sub(v, v));
-  }
-  const float largest = hn::GetLane(hn::MaxOfLanes(d, most));
-  // Below this the inverse would overflow; such values are zero beside anything else.
-  const bool tiny = largest < kLargest / std::numeric_limits<float>::max();
-  const VF32 inverse = hn::Set(d, tiny ? 0.0f : kLargest / largest);
-  for (int64_t i = 0; i < count; i += kPiece) {
-    HWY_ALIGN int8_t a[kPiece];
-    for (int64_t k = 0; k < kPiece; k += kLanes)
-      hn::Store(hn::DemoteTo(d8, hn::NearestInt(hn::Mul(hn::LoadU(d, x + i + k), inverse))), d8, a + k);
-    for (int64_t k = 0; k < kPiece; k += 4) std::memcpy(to + (i + k) / 4 * stride, a + k, 4);
-  }
-  return (tiny ? 0.0f : largest / kLargest) + hn::GetLane(hn::SumOfLanes(d, non_finite));
-}
-
-void PackKeys(ConstView k /*[keys, head_dim]*/, const float* mean, int64_t kv_head, int64_t panel,
-              const PackedAttention& packed) {
-  const PackedAttention::KeyPanel to = packed.Keys(kv_head, panel);
-  const int64_t first = panel * kCols, dim = packed.shape().head_dim, group = packed.key_group();
-  auto* const a = reinterpret_cast<int8_t*>(to.q);
-  float* const centred = ThreadScratch(dim);
-  for (int64_t i = 0; i < kCols; ++i) {
-    const bool there = first + i < k.rows;
-    const float* const key = k.row(there ? first + i : k.rows - 1);
-    for (int64_t c = 0; c < dim; ++c) centred[c] = there ? key[c] - mean[c] : 0.0f;
-    for (int64_t g = 0; g < dim / group; ++g)
-      to.scales[g * kCols + i] =
-          RoundRow(centred + g * group, group, a + g * group * kCols + 4 * i, 4 * kCols);
-  }
-  if (packed.signed_bytes()) return;
-  for (int64_t i = 0; i < dim * kCols; ++i) to.q[i] ^= 0x80;  // + 128, see QuantizeQueries
-}
-
-// A block of keys, kCols numbers of their values.
-void PackValues(ConstView v /*[keys, head_dim]*/, int64_t kv_head, int64_t block, int64_t panel,
-                const PackedAttention& packed) {
-  const F32 d;
-  const hn::RebindToSigned<F32> di;
-  const PackedAttention::ValuePanel to = packed.Values(kv_head, block, panel);
-  const int64_t keys = packed.KeysIn(block);
-  for (int64_t c = 0; c < kCols; c += kLanes) {
-    const auto row = [&](int64_t j)
-                         HWY_ATTR { return hn::LoadU(d, v.row(block * kKeyBlock + j) + panel * kCols + c); };
-    VF32 least = row(0), most = least, non_finite = hn::Zero(d);
-    for (int64_t j = 0; j < keys; ++j) {
-      const VF32 x = row(j);
-      least = hn::Min(least, x);
-      most = hn::Max(most, x);
-      non_finite = hn::Add(non_finite, hn::Sub(x, x));
+  for (int64_t first = 0; first < rows; first += kLanes) {
+    HWY_ALIGN Partial of_rows = {};
+    for (int64_t r = first; r < std::min(rows, first + kLanes); ++r) {
+      VF32 most = hn::Load(d, group.Logits(b, r, group.first));
+      for (int64_t key = group.first + kLanes; key < group.end; key += kLanes)
+        most = hn::Max(most, hn::Load(d, group.Logits(b, r, key)));
+      hn::Store(most, d, of_rows[r - first]);
     }
-    const VF32 scale = hn::Mul(hn::Sub(most, least), hn::Set(d, 1.0f / 255));
-    const VF32 inverse =
-        hn::IfThenElseZero(hn::Gt(scale, hn::Set(d, 1e-36f)), hn::Div(hn::Set(d, 1.0f), scale));
-    hn::Store(hn::Add(scale, non_finite), d, to.scales + c);
-    hn::Store(hn::Add(least, non_finite), d, to.least + c);
-    auto sum = hn::Zero(di);
-    const auto flip = hn::Set(di, static_cast<int32_t>(packed.signed_bytes() ? 0x80808080u : 0u));
-    for (int64_t j = 0; j < packed.PaddedKeysIn(block); j += 4) {
-      const auto byte = [&](int64_t i) HWY_ATTR {
-        if (j + i >= keys) return hn::Zero(di);
-        const auto q = hn::NearestInt(hn::Mul(hn::Sub(row(j + i), least), inverse));  // 0…255
-        sum = hn::Add(sum, q);
-        return q;
-      };
-      const auto low = hn::Or(byte(0), hn::ShiftLeft<8>(byte(1)));
-      const auto high = hn::Or(hn::ShiftLeft<16>(byte(2)), hn::ShiftLeft<24>(byte(3)));
-      hn::StoreU(hn::Xor(hn::Or(low, high), flip), di,
-                 reinterpret_cast<int32_t*>(to.q + (j * kCols + 4 * c)));
-    }
-    hn::Store(hn::ShiftLeft<7>(sum), di, to.middle + c);
+    hn::Store(MaxEach(of_rows), d, largest + first);
   }
 }
 
@@ -198,168 +180,134 @@ HWY_INLINE VF32 RoughExp2(VF32 x) {
   return hn::Mul(p, hn::BitCast(d, hn::ShiftLeft<23>(hn::BitCast(du, rounded))));
 }
 
-void QuantizeQueries(const Int8AttentionTask& task, const PackedAttention& packed,
-                     const Int8AttentionBuffers& b) {
-  const int64_t dim = packed.shape().head_dim, group = packed.key_group(), groups = packed.key_groups();
-  const int64_t tiles = CeilDiv(task.queries(), b.tile_rows);
-  constexpr double kLog2E = 1.4426950408889634;
-  const auto to_log2 = static_cast<float>(kLog2E / std::sqrt(static_cast<double>(dim)));
-  std::memset(b.q + (tiles - 1) * dim * b.tile_rows, 0, static_cast<size_t>(dim * b.tile_rows));
-  for (int64_t i = 0; i < task.queries(); ++i) {
-    int8_t* const to = b.q + i / b.tile_rows * dim * b.tile_rows + 4 * (i % b.tile_rows);
-    b.q_scales[i] = to_log2 * RoundRow(task.q.row(i), dim, to, 4 * b.tile_rows);
-  }
-  // Unsigned keys are too large by 128.
-  std::fill_n(b.q_start, tiles * groups * b.tile_rows, 0);
-  for (int64_t k = 0; !packed.signed_bytes() && k < tiles * dim / 4; ++k) {
-    const int8_t* const fours = b.q + k * 4 * b.tile_rows;
-    int32_t* const start = b.q_start + k * 4 / group * b.tile_rows;
-    for (int64_t r = 0; r < b.tile_rows; ++r)
-      start[r] -= kMiddle * (fours[4 * r] + fours[4 * r + 1] + fours[4 * r + 2] + fours[4 * r + 3]);
-  }
-  std::fill_n(b.sums, tiles * dim * b.tile_rows, 0.0f);
-  std::fill_n(b.total, tiles * b.tile_rows, 0.0f);
-  std::fill_n(b.largest, tiles * b.tile_rows, -std::numeric_limits<float>::infinity());
-}
-
-// logits[panel][row] = Σ_groups key's scale · dot product, for a tile of queries and a block of keys.
-void Logits(const PackedAttention& packed, const Int8AttentionBuffers& b, int64_t kv_head, int64_t block,
-            int64_t tile, int64_t rows) {
+// The weights of each row, the largest of them 255, less 128, and their sums.
+void WeightsOf(const KeyGroup& group, const Int8AttentionBuffers& b, int64_t rows,
+               const float* largest /*[kRowRoom]*/, float* sums /*[kRowRoom]*/) {
   const F32 d;
-  const hn::RebindToSigned<F32> di;
-  const int64_t dim = packed.shape().head_dim, groups = packed.key_groups();
-  const int64_t first = block * kKeyBlock / kCols, panels = packed.PaddedKeysIn(block) / kCols;
-  for (int64_t p = 0; p < panels; p += kDotPanels) {
-    const int64_t some = std::min(kDotPanels, panels - p);
-    packed.kernel().dot({.a = b.q + tile * dim * b.tile_rows,
-                         .start = b.q_start + tile * groups * b.tile_rows,
-                         .q = packed.Keys(kv_head, first + p).q,
-                         .panel_bytes = packed.key_panel_bytes(),
-                         .panels = some,
-                         .groups = groups,
-                         .group = packed.key_group(),
-                         .rows = static_cast<int>(rows),
-                         .sums = b.dots});
-    for (int64_t i = 0; i < some; ++i) {
-      const float* const scales = packed.Keys(kv_head, first + p + i).scales;
-      const int32_t* const dots = b.dots + i * groups * b.tile_rows * kCols;
-      float* const to = b.logits + (p + i) * b.tile_rows * kCols;
-      for (int64_t c = 0; c < kCols; c += kLanes) {
-        for (int64_t r = 0; r < rows; ++r) {
-          const auto dot = [&](int64_t g) HWY_ATTR {
-            return hn::ConvertTo(d, hn::Load(di, dots + (g * b.tile_rows + r) * kCols + c));
-          };
-          VF32 logit = hn::Mul(dot(0), hn::Load(d, scales + c));
-          for (int64_t g = 1; g < groups; ++g)
-            logit = hn::MulAdd(dot(g), hn::Load(d, scales + g * kCols + c), logit);
-          hn::Store(logit, d, to + r * kCols + c);
-        }
-      }
-    }
-  }
-  for (int64_t j = packed.KeysIn(block); j < panels * kCols; ++j) {  // what is no key
-    float* const at = b.logits + j / kCols * b.tile_rows * kCols + j % kCols;
-    for (int64_t r = 0; r < rows; ++r) at[r * kCols] = -std::numeric_limits<float>::infinity();
-  }
-}
-
-// The block's logits of a row as weights of 8 bits, the largest of them 255. Returns that one's logit, in
-// units of log2.
-HWY_INLINE float WeightsOfRow(const Int8AttentionBuffers& b, int64_t r, int64_t keys, float scale,
-                              int8_t* bytes /*[keys]*/) {
-  const F32 d;
-  const hn::RebindToSigned<F32> di;
-  const hn::Rebind<int8_t, F32> d8;
-  const auto at = [&](int64_t j) { return b.logits + (j / kCols * b.tile_rows + r) * kCols + j % kCols; };
-  VF32 most = hn::Load(d, at(0));
-  for (int64_t j = kLanes; j < keys; j += kLanes) most = hn::Max(most, hn::Load(d, at(j)));
-  const float largest = hn::GetLane(hn::MaxOfLanes(d, most)) * scale;
+  const hn::RebindToUnsigned<F32> du;
+  const hn::Rebind<uint8_t, F32> d8;
   constexpr float kLog2Of255 = 7.9943533f;
-  const VF32 factor = hn::Set(d, scale), offset = hn::Set(d, largest - kLog2Of255);
-  const auto middle = hn::Set(di, kMiddle);
-  auto sum = hn::Zero(di);
-  for (int64_t j = 0; j < keys; j += kLanes) {
-    const auto weight = hn::NearestInt(RoughExp2(hn::MulSub(hn::Load(d, at(j)), factor, offset)));
-    sum = hn::Add(sum, weight);
-    hn::Store(hn::DemoteTo(d8, hn::Sub(weight, middle)), d8, bytes + j);
-  }
-  b.block_sums()[r] = static_cast<float>(hn::GetLane(hn::SumOfLanes(di, sum)));
-  return largest;
-}
-
-// The weights of a tile, and the running softmax of its rows.
-void Weights(const PackedAttention& packed, const Int8AttentionBuffers& b, int64_t block, int64_t tile,
-             int64_t rows) {
-  const hn::CappedTag<float, 1> one;
-  const int64_t padded = packed.PaddedKeysIn(block);
-  HWY_ALIGN int8_t bytes[kInt8MaxTileRows * kKeyBlock];
-  const auto exp2 = [&](float x) HWY_ATTR { return hn::GetLane(Exp2NonPositive(one, hn::Set(one, x))); };
-  for (int64_t r = 0; r < rows; ++r) {
-    const int64_t row = tile * b.tile_rows + r;
-    const float largest = WeightsOfRow(b, r, padded, b.q_scales[row], bytes + r * kKeyBlock);
-    const float before = b.largest[row], now = largest > before ? largest : before;
-    // NaN comes in by the scale of the query or of a key, whose logits are then all NaN.
-    b.block_scales()[r] = exp2(largest - now) * (1.0f / 255);
-    b.rescale()[r] = exp2(before - now);
-    b.largest[row] = now;
-    // Σ weight · q = Σ (weight - 128) · q + 128 · Σ q, and signed q are too small by 128.
-    const auto sum = static_cast<int32_t>(b.block_sums()[r] - static_cast<float>(kMiddle * padded));
-    b.weights_start[r] = packed.signed_bytes() ? kMiddle * sum : 0;
-    b.block_sums()[r] *= b.block_scales()[r];
-    b.total[row] = b.total[row] * b.rescale()[r] + b.block_sums()[r];
-  }
-  InterleaveFours(bytes, kKeyBlock, rows, padded, b.tile_rows, b.weights);
-}
-
-// sums = sums · rescale + weights · values, for a tile of queries and a block of keys.
-void AddValues(const PackedAttention& packed, const Int8AttentionBuffers& b, int64_t kv_head, int64_t block,
-               int64_t tile, int64_t rows) {
-  const F32 d;
-  const hn::RebindToSigned<F32> di;
-  const int64_t panels = packed.dim_panels();
-  packed.kernel().dot({.a = b.weights,
-                       .start = b.weights_start,
-                       .q = packed.Values(kv_head, block, 0).q,
-                       .panel_bytes = packed.value_panel_bytes(block),
-                       .panels = panels,
-                       .groups = 1,
-                       .group = packed.PaddedKeysIn(block),
-                       .rows = static_cast<int>(rows),
-                       .sums = b.dots});
-  for (int64_t p = 0; p < panels; ++p) {
-    const PackedAttention::ValuePanel values = packed.Values(kv_head, block, p);
-    const int32_t* const dots = b.dots + p * b.tile_rows * kCols;
-    float* const sums = b.sums + (tile * panels + p) * b.tile_rows * kCols;
-    for (int64_t c = 0; c < kCols; c += kLanes) {
-      const VF32 scale = hn::Load(d, values.scales + c), least = hn::Load(d, values.least + c);
-      const auto middle = hn::Load(di, values.middle + c);
-      for (int64_t r = 0; r < rows; ++r) {
-        const VF32 dot = hn::ConvertTo(d, hn::Add(hn::Load(di, dots + r * kCols + c), middle));
-        const VF32 both = hn::Mul(scale, hn::Set(d, b.block_scales()[r]));
-        VF32 sum = hn::Mul(hn::Load(d, sums + r * kCols + c), hn::Set(d, b.rescale()[r]));
-        sum = hn::MulAdd(least, hn::Set(d, b.block_sums()[r]), sum);
-        hn::Store(hn::MulAdd(dot, both, sum), d, sums + r * kCols + c);
+  // Added to a number from 0 to 255, it leaves no bits behind the point, and the number less 128 in the
+  // lowest ones.
+  constexpr float kShift = 12582912.0f;
+  const VF32 shift = hn::Set(d, kShift - 128.0f);
+  const auto zero = hn::BitCast(du, shift);
+  for (int64_t first = 0; first < rows; first += kLanes) {
+    HWY_ALIGN Partial of_rows = {};
+    for (int64_t r = first; r < std::min(rows, first + kLanes); ++r) {
+      const VF32 offset = hn::Set(d, largest[r] - kLog2Of255);
+      auto sum = hn::Zero(du);
+      for (int64_t key = group.first; key < group.end; key += kLanes) {
+        const VF32 logit = hn::Load(d, group.Logits(b, r, key));
+        const auto weight = hn::BitCast(du, hn::Add(RoughExp2(hn::Sub(logit, offset)), shift));
+        sum = hn::Add(sum, hn::Sub(weight, zero));
+        hn::StoreU(hn::TruncateTo(d8, weight), d8, reinterpret_cast<uint8_t*>(b.bytes + r * kKeyBlock + key));
       }
+      hn::Store(hn::ConvertTo(d, hn::BitCast(hn::RebindToSigned<F32>(), sum)), d, of_rows[r - first]);
+    }
+    hn::Store(SumEach(of_rows), d, sums + first);
+  }
+}
+
+// The weights of a tile's rows for a block of keys, and the running softmax.
+void Weights(const PackedAttention& packed, const Int8AttentionBuffers& b, const Meeting& at) {
+  const F32 d;
+  const int64_t groups = CeilDiv(packed.PaddedKeysIn(at.block), kKeyGroup);
+  HWY_ALIGN float largest[kBlockGroups][kRowRoom], sums[kBlockGroups][kRowRoom],
+      scales[kBlockGroups][kRowRoom];
+  for (int64_t g = 0; g < groups; ++g) {
+    const KeyGroup group = GroupOf(packed, at.block, g);
+    LargestOf(group, b, at.rows, largest[g]);
+    WeightsOf(group, b, at.rows, largest[g], sums[g]);
+  }
+  for (int64_t r = 0; r < at.rows; r += kLanes) {
+    float* const so_far = b.largest + at.tile * kRowRoom + r;
+    const VF32 before = hn::Load(d, so_far);
+    VF32 now = before;
+    for (int64_t g = 0; g < groups; ++g) {
+      const VF32 of_group = hn::Load(d, largest[g] + r);
+      now = hn::IfThenElse(hn::Gt(of_group, now), of_group, now);
+    }
+    hn::Store(now, d, so_far);
+    const VF32 rescale = Exp2NonPositive(d, hn::Sub(before, now));
+    hn::Store(rescale, d, b.rescale + r);
+    float* const total = b.total + at.tile * kRowRoom + r;
+    VF32 all = hn::Mul(hn::Load(d, total), rescale);
+    for (int64_t g = 0; g < groups; ++g) {
+      // NaN comes in by the scale of the query or of a key, whose logits are then all NaN.
+      const VF32 scale =
+          hn::Mul(Exp2NonPositive(d, hn::Sub(hn::Load(d, largest[g] + r), now)), hn::Set(d, 1.0f / 255));
+      const VF32 sum = hn::Mul(hn::Load(d, sums[g] + r), scale);
+      all = hn::Add(all, sum);
+      hn::Store(scale, d, scales[g] + r);
+      hn::Store(sum, d, sums[g] + r);
+    }
+    hn::Store(all, d, total);
+  }
+  for (int64_t g = 0; g < groups; ++g) {
+    std::copy_n(scales[g], at.rows, b.w_scales + g * b.tile_rows);
+    std::copy_n(sums[g], at.rows, b.w_sums + g * b.tile_rows);
+  }
+  InterleaveFours(b.bytes, kKeyBlock, at.rows, packed.PaddedKeysIn(at.block), b.tile_rows, b.weights);
+}
+
+// sums = sums · rescale + weights · values
+void AddValues(const PackedAttention& packed, const Int8AttentionBuffers& b, const Meeting& at) {
+  const F32 d;
+  const auto rows = static_cast<int>(at.rows);
+  const int64_t whole = packed.PaddedKeysIn(at.block) / kKeyGroup;
+  const auto tail = static_cast<int>(packed.PaddedKeysIn(at.block) % kKeyGroup);
+  const bool same = std::all_of(b.rescale, b.rescale + rows, [](float factor) { return factor == 1.0f; });
+  const auto weights = [&](int64_t first_group) {
+    const int64_t group = first_group * b.tile_rows;
+    return Int8Rows{b.weights + group * kKeyGroup, b.w_scales + group, b.w_sums + group};
+  };
+  float* const sums = b.sums + at.tile * packed.dim_panels() * b.tile_rows * kCols;
+  for (int64_t p = 0; !same && p < packed.dim_panels(); ++p) {
+    for (int64_t i = 0; i < rows * kCols; i += kLanes) {
+      float* const sum = sums + p * b.tile_rows * kCols + i;
+      hn::Store(hn::Mul(hn::Load(d, sum), hn::Set(d, b.rescale[i / kCols])), d, sum);
     }
   }
+  const auto multiply = [&](int64_t first_group, int64_t groups, int group) {
+    Int8Panel panels[kMostDimPanels];
+    for (int64_t first = 0; first < packed.dim_panels(); first += kMostDimPanels) {
+      const int64_t count = std::min(kMostDimPanels, packed.dim_panels() - first);
+      for (int64_t p = 0; p < count; ++p)
+        panels[p] = packed.Values(at.kv_head, at.block, first + p, first_group);
+      packed.kernel().multiply({.x = weights(first_group),
+                                .w = panels,
+                                .panels = static_cast<int>(count),
+                                .rows = rows,
+                                .groups = groups,
+                                .group = group,
+                                .planes = 1,
+                                .add = true,
+                                .sums = sums + first * b.tile_rows * kCols});
+    }
+  };
+  if (whole > 0) multiply(0, whole, kKeyGroup);
+  if (tail > 0) multiply(whole, 1, tail);
 }
 
 void RunInt8AttentionTask(const Int8AttentionTask& task, const PackedAttention& packed) {
   const int64_t dim = packed.shape().head_dim;
   const int64_t tiles = CeilDiv(task.queries(), packed.kernel().tile_rows);
   const Int8AttentionBuffers b(tiles, packed);
-  QuantizeQueries(task, packed, b);
+  Begin(task, packed, b);
   for (int64_t block = 0; block < packed.blocks(); ++block) {
     for (int64_t tile = 0; tile < tiles; ++tile) {
       const int64_t rows = std::min(b.tile_rows, task.queries() - tile * b.tile_rows);
-      Logits(packed, b, task.kv_head, block, tile, rows);
-      Weights(packed, b, block, tile, rows);
-      AddValues(packed, b, task.kv_head, block, tile, rows);
+      const Meeting meeting = {task.kv_head, block, tile, rows};
+      Logits(packed, b, meeting);
+      Weights(packed, b, meeting);
+      AddValues(packed, b, meeting);
     }
   }
   for (int64_t i = 0; i < task.queries(); ++i) {
-    const float factor = 1.0f / b.total[i];
-    const float* const from = b.sums + i / b.tile_rows * dim * b.tile_rows + i % b.tile_rows * kCols;
+    const int64_t tile = i / b.tile_rows, row = i % b.tile_rows;
+    const float factor = 1.0f / b.total[tile * kRowRoom + row];
+    const float* const from = b.sums + tile * dim * b.tile_rows + row * kCols;
     float* const to = task.out.row(i);
     for (int64_t c = 0; c < dim; ++c) to[c] = from[c / kCols * b.tile_rows * kCols + c % kCols] * factor;
   }
@@ -371,67 +319,28 @@ HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
 namespace qwen_image {
-namespace {
-
-HWY_EXPORT(SumRows);
-HWY_EXPORT(PackKeys);
-HWY_EXPORT(PackValues);
-HWY_EXPORT(RunInt8AttentionTask);
-
-// The mean over all tokens, [cols]. Summed over fixed blocks of tokens, the blocks in their order: a machine
-// that has some of the blocks gets the same.
-std::vector<float> MeanOfRows(ConstView x, ThreadPool& pool) {
-  constexpr int64_t kBlock = 64;
-  const int64_t blocks = CeilDiv(x.rows, kBlock);
-  Tensor partial({blocks, x.cols});
-  ForTasks(blocks, x.rows * x.cols, pool, [&](int64_t i) {
-    HWY_DYNAMIC_DISPATCH(SumRows)(x.Rows(i * kBlock, std::min(kBlock, x.rows - i * kBlock)), partial.row(i));
-  });
-  std::vector<float> mean(static_cast<size_t>(x.cols));
-  for (int64_t c = 0; c < x.cols; ++c) {
-    double sum = 0;
-    for (int64_t i = 0; i < blocks; ++i) sum += static_cast<double>(partial.row(i)[c]);
-    mean[static_cast<size_t>(c)] = static_cast<float>(sum / static_cast<double>(x.rows));
-  }
-  return mean;
-}
-
-void Pack(ConstView k, ConstView v, const PackedAttention& packed, ThreadPool& pool) {
-  const AttentionShape& shape = packed.shape();
-  const std::vector<float> mean = MeanOfRows(k, pool);
-  constexpr int64_t kKeyPanels = kKeyBlock / kInt8PanelCols;  // of a block
-  ForTasks(shape.kv_heads * packed.blocks(), 2 * k.rows * k.cols, pool, [&](int64_t i) {
-    const int64_t head = i / packed.blocks(), block = i % packed.blocks(), col = head * shape.head_dim;
-    const int64_t end = std::min((block + 1) * kKeyPanels, packed.key_panels());
-    for (int64_t panel = block * kKeyPanels; panel < end; ++panel)
-      HWY_DYNAMIC_DISPATCH(PackKeys)(k.Cols(col, shape.head_dim), mean.data() + col, head, panel, packed);
-    for (int64_t panel = 0; panel < packed.dim_panels(); ++panel)
-      HWY_DYNAMIC_DISPATCH(PackValues)(v.Cols(col, shape.head_dim), head, block, panel, packed);
-  });
-}
-
-}  // namespace
 
 bool FitsInt8Attention(const AttentionShape& shape, int64_t queries, int64_t keys) {
   constexpr int64_t kFewQueries = 64, kFewKeys = 256;
-  return !shape.causal && shape.head_dim % kInt8PanelCols == 0 && queries >= kFewQueries &&
-         keys >= kFewKeys && ChosenInt8Kernel().dot != nullptr;
+  return ChosenInt8Kernel().weights != Int8Weights::kNibbles && !shape.causal &&
+         shape.head_dim % kInt8PanelCols == 0 && queries >= kFewQueries && keys >= kFewKeys;
 }
 
 namespace {
+
+HWY_EXPORT(RunInt8AttentionTask);
 
 // All queries of all heads but some.
 void RunTasks(ConstView q, View out, const PackedAttention& packed, ThreadPool& pool,
               const std::vector<bool>& skipped_heads) {
   const AttentionShape& shape = packed.shape();
-  // A multiple of all kernels' rows of a tile. Sums of 72 KB at head_dim 128 leave L2 to the keys and values.
-  constexpr int64_t kTaskQueries = 144;
-  const int64_t parts = CeilDiv(q.rows, kTaskQueries);
+  const int64_t task_queries = Int8AttentionTaskQueries(q.rows, shape.heads, pool.size());
+  const int64_t parts = CeilDiv(q.rows, task_queries);
   ForTasks(parts * shape.heads, 2 * q.rows * packed.keys() * shape.heads * shape.head_dim, pool,
            [&](int64_t i) {
              const int64_t head = i / parts, col = head * shape.head_dim;
              if (skipped_heads[static_cast<size_t>(head)]) return;
-             const int64_t first = i % parts * kTaskQueries, queries = std::min(kTaskQueries, q.rows - first);
+             const int64_t first = i % parts * task_queries, queries = std::min(task_queries, q.rows - first);
              const Int8AttentionTask task{q.Rows(first, queries).Cols(col, shape.head_dim),
                                           out.Rows(first, queries).Cols(col, shape.head_dim),
                                           head / (shape.heads / shape.kv_heads)};
@@ -454,8 +363,7 @@ std::vector<double> ErrorsOf(ConstView q, ConstView k, ConstView v, const Packed
 
 void Int8Attention(ConstView q, ConstView k, ConstView v, const AttentionShape& shape, View out,
                    ThreadPool& pool, double limit) {
-  const PackedAttention packed(k.rows, shape, ChosenInt8Kernel());
-  Pack(k, v, packed, pool);
+  const PackedAttention packed(k, v, shape, ChosenInt8Kernel(), pool);
   std::vector<bool> coarse;
   for (const double error : ErrorsOf(q, k, v, packed, pool)) coarse.push_back(error > limit);
   RunTasks(q, out, packed, pool, coarse);
@@ -469,8 +377,7 @@ void Int8Attention(ConstView q, ConstView k, ConstView v, const AttentionShape& 
 
 std::vector<double> Int8AttentionErrors(ConstView q, ConstView k, ConstView v, const AttentionShape& shape,
                                         ThreadPool& pool) {
-  const PackedAttention packed(k.rows, shape, ChosenInt8Kernel());
-  Pack(k, v, packed, pool);
+  const PackedAttention packed(k, v, shape, ChosenInt8Kernel(), pool);
   return ErrorsOf(q, k, v, packed, pool);
 }
 

@@ -1,11 +1,11 @@
 // Attention whose two products are taken in 8 bits.
 //
 // Keys: their mean over all tokens is taken away first. That changes all logits of a query by the same
-// number, which the softmax does not see, and what is left is smaller and so finer in 8 bits. A key has a
-// scale for each group of 64 numbers, a query has one scale. Weights: those of one query and a block of
-// kKeyBlock keys are integers from 0 to 255, the largest of the block being 255. What is divided by in the
-// end is their sum, so that they add up to 1. Values: a scale and a smallest value for each number of a head
-// and each block of keys.
+// number, which the softmax does not see, and what is left is smaller and so finer in 8 bits. Keys and
+// queries have a scale for each group of 64 numbers. Weights: those of one query and a group of kKeyGroup
+// keys are integers from 0 to 255, the largest of the group being 255. What is divided by in the end is their
+// sum, so that they add up to 1. Values: a scale and a smallest value for each number of a head and each
+// group of keys.
 //
 // Sums over blocks, the running maximum and the sum of the weights are fp32.
 #pragma once

@@ -56,4 +56,12 @@ std::vector<Int8Cut> CutInt8Products(std::span<const Int8Size> products, int thr
   return tasks;
 }
 
+int64_t Int8AttentionTaskQueries(int64_t queries, int64_t heads, int threads) {
+  // A task reads all keys and values of its head. Sums of 72 KB at head_dim 128 leave L2 to these.
+  constexpr int64_t kMostQueries = 144, kLeastQueries = 48;
+  const int64_t parts = CeilDiv(kTasksPerThread * threads, heads);
+  const int64_t even = CeilDiv(queries, std::max(parts, CeilDiv(queries, kMostQueries)));
+  return RoundUp(std::max(even, kLeastQueries), ChosenInt8Kernel().tile_rows);
+}
+
 }  // namespace qwen_image

@@ -1,4 +1,5 @@
-// How products in 8 bits are cut into tasks, which share no output. How they are cut changes no bits.
+// How products and attention in 8 bits are cut into tasks, which share no output. How they are cut changes no
+// bits.
 #pragma once
 
 #include <cstddef>
@@ -36,5 +37,8 @@ struct Int8Cut {
 };
 
 std::vector<Int8Cut> CutInt8Products(std::span<const Int8Size> products, int threads);
+
+// How many queries of one head a task of attention in 8 bits takes; the last one of a head may have fewer.
+int64_t Int8AttentionTaskQueries(int64_t queries, int64_t heads, int threads);
 
 }  // namespace qwen_image

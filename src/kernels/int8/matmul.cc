@@ -117,9 +117,9 @@ class TaskRun {
                   end_fine = x_.FineRowsBefore(task.first_tile + task.tiles);
     first_fine_tile_ = first_fine / x_.tile_rows();
     fine_tiles_ = end_fine > first_fine ? CeilDiv(end_fine, x_.tile_rows()) - first_fine_tile_ : 0;
-    const int64_t kept_tiles = one_block() ? 1 : kInt8StripPanels * task.tiles;
+    const int64_t kept_tiles = one_block() ? 1 : task.tiles;
     float* free = ThreadScratch(kInt8StripPanels * panel_floats + panel_bytes_ / 4 +
-                                (kept_tiles + kInt8StripPanels * fine_tiles_) * tile_floats_);
+                                (kept_tiles + fine_tiles_) * strip_floats());
     for (Int8PanelBuffer& panel : panels_) {
       panel = {reinterpret_cast<uint8_t*>(free), free + q_floats, free + q_floats + scale_floats,
                panel_bytes_, x_.group()};
@@ -128,7 +128,7 @@ class TaskRun {
     unpacked_ = reinterpret_cast<uint8_t*>(free);
     free += panel_bytes_ / 4;
     fine_sums_ = free;
-    sums_ = free + kInt8StripPanels * fine_tiles_ * tile_floats_;
+    sums_ = free + fine_tiles_ * strip_floats();
   }
 
   void Run() {
@@ -139,20 +139,15 @@ class TaskRun {
 
  private:
   void MultiplyBlock(int64_t first, int64_t depth) {
-    const int64_t panels = CeilDiv(task_.cols, kInt8PanelCols);
-    for (int64_t p = 0; p < panels; ++p) {
+    for (int64_t p = 0; p < panels(); ++p) {
       UnpackInt8Panel(w_, task_.col + p * kInt8PanelCols, PanelCols(p), first, depth, kernel_, unpacked_,
                       panels_[p]);
     }
     FetchNext(first + block_);
-    for (int64_t t = 0; t < fine_tiles_; ++t) {
-      for (int64_t p = 0; p < panels; ++p) MultiplyFineTile(t, p, first, depth);
-    }
+    for (int64_t t = 0; t < fine_tiles_; ++t) MultiplyFineTile(t, first, depth);
     for (int64_t t = 0; t < task_.tiles; ++t) {
-      for (int64_t p = 0; p < panels; ++p) {
-        fetch_.Rows(CeilDiv(kInt8StripCols, task_.tiles * panels));
-        MultiplyTile(t, p, first, depth);
-      }
+      fetch_.Rows(CeilDiv(kInt8StripCols, task_.tiles));
+      MultiplyTile(t, first, depth);
     }
   }
 
@@ -168,26 +163,52 @@ class TaskRun {
   }
 
   // Its first and last tile may hold rows of other tasks, which are computed in vain.
-  void MultiplyFineTile(int64_t t, int64_t p, int64_t first, int64_t depth) {
-    const int64_t tile = first_fine_tile_ + t, group = x_.group();
+  void MultiplyFineTile(int64_t t, int64_t first, int64_t depth) {
+    const int64_t tile = first_fine_tile_ + t;
     const int64_t rows = std::min<int64_t>(x_.tile_rows(), x_.fine_rows() - tile * x_.tile_rows());
-    Multiply(x_.Fine(tile, first / group), p, first, depth, rows, FineSums(t, p));
+    Multiply(x_.Fine(tile, first / x_.group()), first, depth, rows, FineSums(t, 0), nullptr);
   }
 
-  void MultiplyTile(int64_t t, int64_t p, int64_t first, int64_t depth) {
+  void MultiplyTile(int64_t t, int64_t first, int64_t depth) {
     const int64_t tile = task_.first_tile + t, row = tile * x_.tile_rows();
     const int64_t rows = std::min<int64_t>(x_.tile_rows(), x_.rows() - row);
-    float* const sums = one_block() ? sums_ : sums_ + (t * kInt8StripPanels + p) * tile_floats_;
-    Multiply(x_.Coarse(tile, first / x_.group()), p, first, depth, rows, sums);
-    if (first + depth < w_.cols) return;
-    for (int64_t r = 0; r < rows && fine_tiles_ > 0; ++r) AddFine(row + r, p, sums + r * kInt8PanelCols);
-    HWY_DYNAMIC_DISPATCH(FinishTile)
-    (product_, sums, row, rows, task_.col + p * kInt8PanelCols, PanelCols(p));
+    const int64_t group = first / x_.group();
+    float* const strip = one_block() ? sums_ : sums_ + t * strip_floats();
+    const bool last = first + depth >= w_.cols;
+    if (last) FetchOutput(row, rows);
+    const int8_t* const next = t + 1 < task_.tiles ? x_.Coarse(tile + 1, group).a : nullptr;
+    Multiply(x_.Coarse(tile, group), first, depth, rows, strip, next);
+    if (!last) return;
+    for (int64_t p = 0; p < panels(); ++p) {
+      float* const sums = strip + p * tile_floats_;
+      for (int64_t r = 0; r < rows && fine_tiles_ > 0; ++r) AddFine(row + r, p, sums + r * kInt8PanelCols);
+      HWY_DYNAMIC_DISPATCH(FinishTile)
+      (product_, sums, row, rows, task_.col + p * kInt8PanelCols, PanelCols(p));
+    }
   }
 
-  void Multiply(const Int8Rows& x, int64_t p, int64_t first, int64_t depth, int64_t rows, float* sums) {
-    kernel_.multiply(x, panels_[p].panel(), depth / x_.group(), x_.group(), planes_, static_cast<int>(rows),
-                     /*add=*/first > 0, sums);
+  // Rows lie pages apart: without this every one of them would be waited for when the tile is finished.
+  void FetchOutput(int64_t row, int64_t rows) const {
+    for (int64_t r = row; r < row + rows; ++r) {
+      for (int64_t p = 0; p < panels(); ++p)
+        __builtin_prefetch(product_.y.row(r) + task_.col + p * kInt8PanelCols, 1);
+    }
+  }
+
+  void Multiply(const Int8Rows& x, int64_t first, int64_t depth, int64_t rows, float* sums,
+                const int8_t* next) {
+    Int8Panel w[kInt8StripPanels];
+    for (int64_t p = 0; p < panels(); ++p) w[p] = panels_[p].panel();
+    kernel_.multiply({.x = x,
+                      .w = w,
+                      .panels = static_cast<int>(panels()),
+                      .rows = static_cast<int>(rows),
+                      .groups = depth / x_.group(),
+                      .group = x_.group(),
+                      .planes = planes_,
+                      .add = first > 0,
+                      .sums = sums,
+                      .next = next});
   }
 
   void AddFine(int64_t row, int64_t p, float* sums) const {
@@ -201,6 +222,8 @@ class TaskRun {
   float* FineSums(int64_t t, int64_t p) const {
     return fine_sums_ + (t * kInt8StripPanels + p) * tile_floats_;
   }
+  int64_t panels() const { return CeilDiv(task_.cols, kInt8PanelCols); }
+  int64_t strip_floats() const { return kInt8StripPanels * tile_floats_; }
   bool one_block() const { return block_ >= w_.cols; }
 
   int64_t PanelCols(int64_t p) const {
@@ -222,7 +245,7 @@ class TaskRun {
   Int8PanelBuffer panels_[kInt8StripPanels];
   uint8_t* unpacked_;  // rows of one panel
   float* fine_sums_;   // [fine_tiles_][kInt8StripPanels][tile_rows][kInt8PanelCols]
-  float* sums_;        // the same for all tiles, or one tile alone if the depth is one block
+  float* sums_;        // the same of all tiles, or of one alone if the depth is one block
 };
 
 }  // namespace

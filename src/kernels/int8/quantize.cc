@@ -11,53 +11,13 @@
 // Must follow foreach_target.h.
 #include "hwy/highway.h"
 #include "kernels/int8/fours-inl.h"
+#include "kernels/int8/reduce-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace qwen_image {
 namespace HWY_NAMESPACE {
 static_assert(kLanes <= 16);  // of a float: groups are 16, 32 or 64 long, so vectors always fit
 constexpr float kLargest = 127.0f;
-
-// Groups are looked at kLanes at a time, so that what is one number for each of them is one vector.
-using Partial = float[kLanes][kLanes];  // a vector for each group
-
-// out[i] = op over all lanes of v[i], for as many vectors as there are lanes. Two vectors become one at a
-// time: half the work of kLanes reductions that each end in one lane.
-template <class Op>
-HWY_INLINE VF32 ReduceEach(const Partial& v, [[maybe_unused]] const Op& op) {
-  const F32 d;
-#if HWY_TARGET == HWY_SCALAR
-  return hn::Load(d, v[0]);
-#else
-  const hn::Repartition<double, F32> d64;
-  // Blocks of 4 lanes, each with what is left of the vectors i, i + 1, i + 2 and i + 3.
-  const auto of_blocks = [&](size_t i) HWY_ATTR {
-    const auto pair = [&](size_t k) HWY_ATTR {
-      const VF32 a = hn::Load(d, v[k]), b = hn::Load(d, v[k + 1]);
-      return hn::BitCast(d64, op(hn::InterleaveLower(d, a, b), hn::InterleaveUpper(d, a, b)));
-    };
-    const auto ab = pair(i), cd = pair(i + 2);
-    return op(hn::BitCast(d, hn::InterleaveLower(d64, ab, cd)),
-              hn::BitCast(d, hn::InterleaveUpper(d64, ab, cd)));
-  };
-  const auto halves = [&](VF32 a, VF32 b) HWY_ATTR {
-    return op(hn::ConcatLowerLower(d, b, a), hn::ConcatUpperUpper(d, b, a));
-  };
-  if constexpr (kLanes == 4) {
-    return of_blocks(0);
-  } else if constexpr (kLanes == 8) {
-    return halves(of_blocks(0), of_blocks(4));
-  } else {
-    const VF32 even = halves(of_blocks(0), of_blocks(8)), odd = halves(of_blocks(4), of_blocks(12));
-    return op(hn::OddEvenBlocks(hn::SwapAdjacentBlocks(odd), even),
-              hn::OddEvenBlocks(odd, hn::SwapAdjacentBlocks(even)));
-  }
-#endif
-}
-
-HWY_INLINE VF32 SumEach(const Partial& v) {
-  return ReduceEach(v, [](VF32 a, VF32 b) HWY_ATTR { return hn::Add(a, b); });
-}
 
 // kLanes groups, or the last ones of a row. The numbers are those of each group.
 struct Groups {
@@ -77,7 +37,7 @@ HWY_INLINE void ScaleGroups(const float* x, int count, int group, Groups& groups
       most = hn::Max(most, hn::Abs(hn::LoadU(d, x + g * group + i)));
     hn::Store(most, d, largest[g]);
   }
-  const VF32 most = ReduceEach(largest, [](VF32 a, VF32 b) HWY_ATTR { return hn::Max(a, b); });
+  const VF32 most = MaxEach(largest);
   const auto tiny = hn::Lt(most, hn::Set(d, kLargest / std::numeric_limits<float>::max()));
   const VF32 limit = hn::Set(d, kLargest);
   hn::Store(hn::IfThenZeroElse(tiny, hn::Div(most, limit)), d, groups.scales);

@@ -18,10 +18,11 @@ inline constexpr int kInt8MaxTileRows = 12;
 // kInt8PanelCols rows of the weight matrix over `groups` groups. Integers stand in fours of neighbouring
 // depth, as all dot product instructions want them. Aligned to 64 bytes.
 struct Int8Panel {
-  const uint8_t* q;     // [planes][depth / 4][kInt8PanelCols][4]
-  const float* scales;  // [groups][kInt8PanelCols]
-  const float* biases;  // [groups][kInt8PanelCols]
-  int64_t plane_bytes;  // from one plane to the next
+  const uint8_t* q;                 // [planes][depth / 4][kInt8PanelCols][4]
+  const float* scales;              // [groups][kInt8PanelCols]
+  const float* biases;              // [groups][kInt8PanelCols]
+  int64_t plane_bytes;              // from one plane to the next
+  const int32_t* starts = nullptr;  // [groups][kInt8PanelCols]: what the sums of integers begin with; null: 0
 };
 
 // Rows of activations over the same groups.
@@ -38,30 +39,46 @@ enum class Int8Weights {
   kSigned,    // −128…127, one plane: 8-bit ones are shifted by 128, which the biases make up for
 };
 
-// Dot products of integers alone, of some rows with the columns of several panels.
-struct Int8Dots {
-  const int8_t* a;       // [groups][group / 4][tile_rows][4]
-  const int32_t* start;  // [groups][tile_rows]: what the sums begin with
-  const uint8_t* q;      // [panels][groups][group / 4][kInt8PanelCols][4], aligned to 64 bytes
-  int64_t panel_bytes;   // from one panel to the next
-  int64_t panels, groups;
-  int64_t group;  // a multiple of 4; its sums fit 32 bits
-  int rows;       // at most tile_rows
-  int32_t* sums;  // [panels][groups][tile_rows][kInt8PanelCols], aligned to 64 bytes
+// What a kernel computes: sums[p][r][c] (+)= row r · column c of panel p. The sum over groups is taken one
+// after the other in single precision, so a row's result depends neither on the rows and panels beside it,
+// nor on how the depth is cut.
+struct Int8Tile {
+  Int8Rows x;
+  const Int8Panel* w;  // [panels]
+  int panels;
+  int rows;  // at most tile_rows
+  int64_t groups;
+  int group;    // 16, 32 or 64
+  int planes;   // 2 for the two planes of kNibbles, else 1
+  bool add;     // start from what is in `sums`
+  float* sums;  // [panels][tile_rows][kInt8PanelCols], aligned to 64 bytes
+  // The activations that are multiplied after these, as many: they are asked for piece by piece, so that they
+  // are in the cache by then. Null: they are there, or there are none.
+  const int8_t* next = nullptr;
+};
+
+// Asks for Int8Tile::next piece by piece: a share of it for each group of each panel.
+class NextActivations {
+ public:
+  NextActivations(const Int8Tile& t, int panel, int tile_rows)
+      : share_(t.next ? t.group * tile_rows / t.panels : 0), at_(t.next + panel * t.groups * share_) {}
+
+  void FetchShare() {
+    constexpr int64_t kLine = 64;
+    for (int64_t i = 0; i < share_; i += kLine) __builtin_prefetch(at_ + i);
+    at_ += share_;
+  }
+
+ private:
+  const int64_t share_;
+  const int8_t* at_;
 };
 
 struct Int8Kernel {
   const char* name;
   Int8Weights weights;
   int tile_rows;
-  // sums[r][c] (+)= row r · column c for `rows` ≤ tile_rows rows. `group` is 16, 32 or 64; `planes` is 2 for
-  // the two planes of kNibbles, else 1; `add`: start from what is in `sums`. The sum over groups is taken one
-  // after the other in single precision, so a row's result does not depend on the rows beside it, nor on how
-  // the depth is cut.
-  void (*multiply)(const Int8Rows& x, const Int8Panel& w, int64_t groups, int group, int planes, int rows,
-                   bool add, float* sums /*[rows][kInt8PanelCols], aligned to 64 bytes*/);
-  // One plane of all 8 bits; null: not faster than fp32.
-  void (*dot)(const Int8Dots& dots);
+  void (*multiply)(const Int8Tile& tile);
 };
 
 // Those that were compiled and that this machine can run, the fastest first; the last is plain C++.

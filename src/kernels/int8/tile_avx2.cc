@@ -64,14 +64,18 @@ QWEN_IMAGE_INLINE void MultiplyGroup(const int8_t* a, const uint8_t* q, int32_t*
 }
 
 template <int kCount, int kGroup, int kPlanes>
-QWEN_IMAGE_TARGET void Multiply(const Int8Rows& x, const Int8Panel& w, int64_t groups, bool add,
-                                float* sums) {
+QWEN_IMAGE_TARGET void Multiply(const Int8Tile& t, int panel) {
+  const Int8Rows& x = t.x;
+  const Int8Panel& w = t.w[panel];
+  float* const sums = t.sums + panel * kRows * kInt8PanelCols;
   alignas(32) int32_t dot[kCount * kInt8PanelCols];
   alignas(32) int32_t high[kPlanes == 2 ? kCount * kInt8PanelCols : 8];
-  if (!add) {
+  if (!t.add) {
     for (int i = 0; i < kCount * kInt8PanelCols; i += 8) _mm256_store_ps(sums + i, _mm256_setzero_ps());
   }
-  for (int64_t g = 0; g < groups; ++g) {
+  NextActivations next(t, panel, kRows);
+  for (int64_t g = 0; g < t.groups; ++g) {
+    next.FetchShare();
     const int8_t* const a = x.a + g * kGroup * kRows;
     const uint8_t* const q = w.q + g * kGroup * kInt8PanelCols;
     MultiplyGroup<kCount, kGroup>(a, q, dot);
@@ -79,6 +83,9 @@ QWEN_IMAGE_TARGET void Multiply(const Int8Rows& x, const Int8Panel& w, int64_t g
     for (int half = 0; half < kInt8PanelCols; half += 8) {
       const __m256 scale = _mm256_load_ps(w.scales + g * kInt8PanelCols + half);
       const __m256 bias = _mm256_load_ps(w.biases + g * kInt8PanelCols + half);
+      const __m256i start =
+          w.starts ? _mm256_load_si256(reinterpret_cast<const __m256i*>(w.starts + g * kInt8PanelCols + half))
+                   : _mm256_setzero_si256();
 #pragma GCC unroll 6
       for (int r = 0; r < kCount; ++r) {
         const int at = r * kInt8PanelCols + half;
@@ -87,6 +94,7 @@ QWEN_IMAGE_TARGET void Multiply(const Int8Rows& x, const Int8Panel& w, int64_t g
           const __m256i h = _mm256_load_si256(reinterpret_cast<const __m256i*>(high + at));
           d = _mm256_add_epi32(d, _mm256_slli_epi32(h, 4));
         }
+        d = _mm256_add_epi32(d, start);
         const __m256 both = _mm256_mul_ps(scale, _mm256_broadcast_ss(x.scales + g * kRows + r));
         __m256 sum = _mm256_load_ps(sums + at);
         sum = _mm256_fmadd_ps(_mm256_cvtepi32_ps(d), both, sum);
@@ -98,20 +106,24 @@ QWEN_IMAGE_TARGET void Multiply(const Int8Rows& x, const Int8Panel& w, int64_t g
 }
 
 template <int kCount, int kPlanes>
-void MultiplyGroups(const Int8Rows& x, const Int8Panel& w, int64_t groups, int group, bool add, float* sums) {
-  if (group == 64) return Multiply<kCount, 64, kPlanes>(x, w, groups, add, sums);
-  if (group == 32) return Multiply<kCount, 32, kPlanes>(x, w, groups, add, sums);
-  Multiply<kCount, 16, kPlanes>(x, w, groups, add, sums);
+void MultiplyPanel(const Int8Tile& t, int panel) {
+  if (t.group == 64) return Multiply<kCount, 64, kPlanes>(t, panel);
+  if (t.group == 32) return Multiply<kCount, 32, kPlanes>(t, panel);
+  Multiply<kCount, 16, kPlanes>(t, panel);
 }
 
 template <int kCount = kRows>
-void MultiplyRows(const Int8Rows& x, const Int8Panel& w, int64_t groups, int group, int planes, int rows,
-                  bool add, float* sums) {
+void MultiplyRows(const Int8Tile& t) {
   if constexpr (kCount > 1) {
-    if (rows < kCount) return MultiplyRows<kCount - 1>(x, w, groups, group, planes, rows, add, sums);
+    if (t.rows < kCount) return MultiplyRows<kCount - 1>(t);
   }
-  if (planes == 2) return MultiplyGroups<kCount, 2>(x, w, groups, group, add, sums);
-  MultiplyGroups<kCount, 1>(x, w, groups, group, add, sums);
+  for (int panel = 0; panel < t.panels; ++panel) {
+    if (t.planes == 2) {
+      MultiplyPanel<kCount, 2>(t, panel);
+    } else {
+      MultiplyPanel<kCount, 1>(t, panel);
+    }
+  }
 }
 
 #undef QWEN_IMAGE_INLINE
@@ -119,8 +131,7 @@ void MultiplyRows(const Int8Rows& x, const Int8Panel& w, int64_t groups, int gro
 
 }  // namespace
 
-// Two planes of 4 bits take as many instructions as fp32, so attention stays in that.
-const Int8Kernel kInt8Avx2 = {"AVX2", Int8Weights::kNibbles, kRows, MultiplyRows<>, nullptr};
+const Int8Kernel kInt8Avx2 = {"AVX2", Int8Weights::kNibbles, kRows, MultiplyRows<>};
 
 }  // namespace qwen_image
 #endif

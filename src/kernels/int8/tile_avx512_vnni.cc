@@ -1,5 +1,4 @@
-// AVX-512 with VNNI (Zen 4, Ice Lake and later): a panel's 16 columns are one register of sums, and the four
-// activations of a row come as a broadcast operand of the dot product itself.
+// AVX-512 with VNNI (Zen 4, Ice Lake and later): a panel's 16 columns are one register of sums.
 #include "kernels/int8/tile.h"
 
 #if defined(__x86_64__)
@@ -16,99 +15,95 @@ struct Four {
   int8_t values[4];
 };
 
-// 2 · kCount sums, the weights and their scales fit the 32 registers.
-template <int kCount>
-QWEN_IMAGE_TARGET void Multiply(const Int8Rows& x, const Int8Panel& w, int64_t groups, int group, bool add,
-                                float* sums) {
-  const int8_t* a = x.a;
-  const uint8_t* q = w.q;
-  __m512 total[kCount];
-#pragma GCC unroll 12
-  for (int r = 0; r < kCount; ++r) {
-    total[r] = add ? _mm512_load_ps(sums + r * kInt8PanelCols) : _mm512_setzero_ps();
+// dot[p][r] += four activations · weights[p], by hand: g++ 12 makes two instructions and two moves of
+// _mm512_dpbusd_epi32 with _mm512_set1_epi32.
+template <int kPanels, int kCount>
+QWEN_IMAGE_TARGET __attribute__((always_inline)) inline void Dot(const int8_t* activations,
+                                                                 const __m512i (&weights)[kPanels], int r,
+                                                                 __m512i (&dot)[kPanels][kCount]) {
+  const Four& four = *reinterpret_cast<const Four*>(activations);
+  if constexpr (kPanels == 1) {
+    asm("vpdpbusd %2%{1to16%}, %1, %0" : "+v"(dot[0][r]) : "v"(weights[0]), "m"(four));
+  } else {
+    __m512i broadcast;
+    asm("vpbroadcastd %1, %0" : "=v"(broadcast) : "m"(four));
+#pragma GCC unroll 2
+    for (int p = 0; p < kPanels; ++p)
+      asm("vpdpbusd %2, %1, %0" : "+v"(dot[p][r]) : "v"(weights[p]), "v"(broadcast));
   }
-  for (int64_t g = 0; g < groups; ++g) {
-    __m512i dot[kCount];
+}
+
+// Several panels at once share the activations that are loaded. The dot products of two panels take 24 of the
+// 32 registers, so their sums wait in memory.
+template <int kCount, int kPanels>
+QWEN_IMAGE_TARGET void Multiply(const Int8Tile& tile, int panel) {
+  // A copy: stores of vectors may alias anything, and would have all of it read again.
+  const Int8Tile t = tile;
+  Int8Panel w[kPanels];
+  for (int p = 0; p < kPanels; ++p) w[p] = t.w[panel + p];
+  float* const sums = t.sums + panel * kRows * kInt8PanelCols;
+  const int8_t* a = t.x.a;
+  NextActivations next(t, panel, kRows);
+  for (int64_t i = 0; !t.add && i < kPanels * kRows * kInt8PanelCols; i += kInt8PanelCols)
+    _mm512_store_ps(sums + i, _mm512_setzero_ps());
+  for (int64_t g = 0; g < t.groups; ++g) {
+    for (int p = 0; p < kPanels; ++p) next.FetchShare();
+    __m512i dot[kPanels][kCount];
+#pragma GCC unroll 2
+    for (int p = 0; p < kPanels; ++p) {
+      const __m512i start =
+          w[p].starts ? _mm512_load_si512(w[p].starts + g * kInt8PanelCols) : _mm512_setzero_si512();
 #pragma GCC unroll 12
-    for (int r = 0; r < kCount; ++r) dot[r] = _mm512_setzero_si512();
-    for (int k = 0; k < group; k += 4) {
-      const __m512i weights = _mm512_load_si512(q);
-#pragma GCC unroll 12
-      for (int r = 0; r < kCount; ++r) {
-        // What _mm512_dpbusd_epi32 with _mm512_set1_epi32 stands for; g++ 12 makes two instructions and two
-        // moves of that.
-        asm("vpdpbusd %2%{1to16%}, %1, %0"
-            : "+v"(dot[r])
-            : "v"(weights), "m"(*reinterpret_cast<const Four*>(a + 4 * r)));
+      for (int r = 0; r < kCount; ++r) dot[p][r] = start;
+    }
+    for (int k = 0; k < t.group; k += 4) {
+      __m512i weights[kPanels];
+#pragma GCC unroll 2
+      for (int p = 0; p < kPanels; ++p) {
+        weights[p] = _mm512_load_si512(w[p].q);
+        w[p].q += 4 * kInt8PanelCols;
       }
-      q += 64;
+#pragma GCC unroll 12
+      for (int r = 0; r < kCount; ++r) Dot(a + 4 * r, weights, r, dot);
       a += 4 * kRows;
     }
-    const __m512 scale = _mm512_load_ps(w.scales + g * kInt8PanelCols);
-    const __m512 bias = _mm512_load_ps(w.biases + g * kInt8PanelCols);
+    // Without this g++ keeps a second copy of all sums on the stack.
+    asm("" : : : "memory");
+    const float* const x_scales = t.x.scales + g * kRows;
+    const float* const x_sums = t.x.sums + g * kRows;
+#pragma GCC unroll 2
+    for (int p = 0; p < kPanels; ++p) {
+      const __m512 scale = _mm512_load_ps(w[p].scales + g * kInt8PanelCols);
+      const __m512 bias = _mm512_load_ps(w[p].biases + g * kInt8PanelCols);
 #pragma GCC unroll 12
-    for (int r = 0; r < kCount; ++r) {
-      const __m512 both = _mm512_mul_ps(scale, _mm512_set1_ps(x.scales[g * kRows + r]));
-      // Not _mm512_cvtepi32_ps, which draws a false warning about an uninitialised value from g++.
-      const auto value =
-          reinterpret_cast<__m512>(__builtin_convertvector(reinterpret_cast<__v16si>(dot[r]), __v16sf));
-      total[r] = _mm512_fmadd_ps(value, both, total[r]);
-      total[r] = _mm512_fmadd_ps(bias, _mm512_set1_ps(x.sums[g * kRows + r]), total[r]);
-    }
-  }
-#pragma GCC unroll 12
-  for (int r = 0; r < kCount; ++r) _mm512_store_ps(sums + r * kInt8PanelCols, total[r]);
-}
-
-template <int kCount = kRows>
-void MultiplyRows(const Int8Rows& x, const Int8Panel& w, int64_t groups, int group, int planes, int rows,
-                  bool add, float* sums) {
-  if constexpr (kCount > 1) {
-    if (rows < kCount) return MultiplyRows<kCount - 1>(x, w, groups, group, planes, rows, add, sums);
-  }
-  Multiply<kCount>(x, w, groups, group, add, sums);
-}
-
-template <int kCount>
-QWEN_IMAGE_TARGET void Dot(const Int8Dots& d) {
-  int32_t* to = d.sums;
-  for (int64_t panel = 0; panel < d.panels; ++panel) {
-    const int8_t* a = d.a;
-    const uint8_t* q = d.q + panel * d.panel_bytes;
-    for (int64_t g = 0; g < d.groups; ++g, to += kRows * kInt8PanelCols) {
-      __m512i dot[kCount];
-#pragma GCC unroll 12
-      for (int r = 0; r < kCount; ++r) dot[r] = _mm512_set1_epi32(d.start[g * kRows + r]);
-      for (int64_t k = 0; k < d.group; k += 4) {
-        const __m512i weights = _mm512_load_si512(q);
-#pragma GCC unroll 12
-        for (int r = 0; r < kCount; ++r) {
-          asm("vpdpbusd %2%{1to16%}, %1, %0"
-              : "+v"(dot[r])
-              : "v"(weights), "m"(*reinterpret_cast<const Four*>(a + 4 * r)));
-        }
-        q += 64;
-        a += 4 * kRows;
+      for (int r = 0; r < kCount; ++r) {
+        float* const to = sums + (p * kRows + r) * kInt8PanelCols;
+        const __m512 both = _mm512_mul_ps(scale, _mm512_set1_ps(x_scales[r]));
+        // Not _mm512_cvtepi32_ps, which draws a false warning about an uninitialised value from g++.
+        const auto value =
+            reinterpret_cast<__m512>(__builtin_convertvector(reinterpret_cast<__v16si>(dot[p][r]), __v16sf));
+        const __m512 sum = _mm512_fmadd_ps(value, both, _mm512_load_ps(to));
+        _mm512_store_ps(to, _mm512_fmadd_ps(bias, _mm512_set1_ps(x_sums[r]), sum));
       }
-#pragma GCC unroll 12
-      for (int r = 0; r < kCount; ++r) _mm512_store_si512(to + r * kInt8PanelCols, dot[r]);
     }
   }
 }
 
 template <int kCount = kRows>
-void DotRows(const Int8Dots& d) {
+void MultiplyRows(const Int8Tile& t) {
   if constexpr (kCount > 1) {
-    if (d.rows < kCount) return DotRows<kCount - 1>(d);
+    if (t.rows < kCount) return MultiplyRows<kCount - 1>(t);
   }
-  Dot<kCount>(d);
+  int panel = 0;
+  for (; panel + 1 < t.panels; panel += 2) Multiply<kCount, 2>(t, panel);
+  if (panel < t.panels) Multiply<kCount, 1>(t, panel);
 }
 
 #undef QWEN_IMAGE_TARGET
 
 }  // namespace
 
-const Int8Kernel kInt8Avx512Vnni = {"AVX-512 VNNI", Int8Weights::kUnsigned, kRows, MultiplyRows<>, DotRows<>};
+const Int8Kernel kInt8Avx512Vnni = {"AVX-512 VNNI", Int8Weights::kUnsigned, kRows, MultiplyRows<>};
 
 }  // namespace qwen_image
 #endif

@@ -27,20 +27,30 @@ __attribute__((always_inline)) inline void AddGroup(const Int8Rows& x, const Int
   }
 }
 
+__attribute__((always_inline)) inline void Begin(const Int8Panel& w, int64_t g,
+                                                 int32x4_t (&dot)[kRows][kVectors]) {
+  for (int v = 0; v < kVectors; ++v) {
+    const int32x4_t start = w.starts ? vld1q_s32(w.starts + g * kInt8PanelCols + 4 * v) : vdupq_n_s32(0);
+    for (int r = 0; r < kRows; ++r) dot[r][v] = start;
+  }
+}
+
 inline void Clear(float* sums, int rows) {
   for (int i = 0; i < rows * kInt8PanelCols; ++i) sums[i] = 0.0f;
 }
 
-__attribute__((target("arch=armv8.2-a+dotprod"))) void MultiplySigned(const Int8Rows& x, const Int8Panel& w,
-                                                                      int64_t groups, int group,
-                                                                      int /*planes*/, int rows, bool add,
-                                                                      float* sums) {
-  const int8_t* a = x.a;
-  const int8_t* q = reinterpret_cast<const int8_t*>(w.q);
-  if (!add) Clear(sums, rows);
-  for (int64_t g = 0; g < groups; ++g) {
-    int32x4_t dot[kRows][kVectors] = {};
-    for (int k = 0; k < group; k += 4, q += 4 * kInt8PanelCols, a += 4 * kRows) {
+__attribute__((target("arch=armv8.2-a+dotprod"))) void MultiplySigned(const Int8Tile& t, int panel) {
+  const Int8Panel& w = t.w[panel];
+  float* const sums = t.sums + panel * kRows * kInt8PanelCols;
+  const int8_t* a = t.x.a;
+  const auto* q = reinterpret_cast<const int8_t*>(w.q);
+  if (!t.add) Clear(sums, t.rows);
+  NextActivations next(t, panel, kRows);
+  for (int64_t g = 0; g < t.groups; ++g) {
+    next.FetchShare();
+    int32x4_t dot[kRows][kVectors];
+    Begin(w, g, dot);
+    for (int k = 0; k < t.group; k += 4, q += 4 * kInt8PanelCols, a += 4 * kRows) {
       const int8x16_t activations = vld1q_s8(a);
 #pragma GCC unroll 4
       for (int v = 0; v < kVectors; ++v) {
@@ -51,20 +61,22 @@ __attribute__((target("arch=armv8.2-a+dotprod"))) void MultiplySigned(const Int8
         dot[3][v] = vdotq_laneq_s32(dot[3][v], weights, activations, 3);
       }
     }
-    AddGroup(x, w, g, rows, dot, sums);
+    AddGroup(t.x, w, g, t.rows, dot, sums);
   }
 }
 
-__attribute__((target("arch=armv8.2-a+dotprod+i8mm"))) void MultiplyMixed(const Int8Rows& x,
-                                                                          const Int8Panel& w, int64_t groups,
-                                                                          int group, int /*planes*/, int rows,
-                                                                          bool add, float* sums) {
-  const int8_t* a = x.a;
-  const uint8_t* q = w.q;
-  if (!add) Clear(sums, rows);
-  for (int64_t g = 0; g < groups; ++g) {
-    int32x4_t dot[kRows][kVectors] = {};
-    for (int k = 0; k < group; k += 4, q += 4 * kInt8PanelCols, a += 4 * kRows) {
+__attribute__((target("arch=armv8.2-a+dotprod+i8mm"))) void MultiplyMixed(const Int8Tile& t, int panel) {
+  const Int8Panel& w = t.w[panel];
+  float* const sums = t.sums + panel * kRows * kInt8PanelCols;
+  const int8_t* a = t.x.a;
+  const auto* q = w.q;
+  if (!t.add) Clear(sums, t.rows);
+  NextActivations next(t, panel, kRows);
+  for (int64_t g = 0; g < t.groups; ++g) {
+    next.FetchShare();
+    int32x4_t dot[kRows][kVectors];
+    Begin(w, g, dot);
+    for (int k = 0; k < t.group; k += 4, q += 4 * kInt8PanelCols, a += 4 * kRows) {
       const int8x16_t activations = vld1q_s8(a);
 #pragma GCC unroll 4
       for (int v = 0; v < kVectors; ++v) {
@@ -75,66 +87,19 @@ __attribute__((target("arch=armv8.2-a+dotprod+i8mm"))) void MultiplyMixed(const 
         dot[3][v] = vusdotq_laneq_s32(dot[3][v], weights, activations, 3);
       }
     }
-    AddGroup(x, w, g, rows, dot, sums);
+    AddGroup(t.x, w, g, t.rows, dot, sums);
   }
 }
 
-__attribute__((target("arch=armv8.2-a+dotprod"))) void DotSigned(const Int8Dots& d) {
-  int32_t* to = d.sums;
-  for (int64_t panel = 0; panel < d.panels; ++panel) {
-    const int8_t* a = d.a;
-    const auto* q = reinterpret_cast<const int8_t*>(d.q + panel * d.panel_bytes);
-    for (int64_t g = 0; g < d.groups; ++g, to += kRows * kInt8PanelCols) {
-      int32x4_t dot[kRows][kVectors];
-      for (int r = 0; r < kRows; ++r)
-        for (int v = 0; v < kVectors; ++v) dot[r][v] = vdupq_n_s32(d.start[g * kRows + r]);
-      for (int64_t k = 0; k < d.group; k += 4, q += 4 * kInt8PanelCols, a += 4 * kRows) {
-        const int8x16_t activations = vld1q_s8(a);
-#pragma GCC unroll 4
-        for (int v = 0; v < kVectors; ++v) {
-          const auto weights = vld1q_s8(q + 16 * v);
-          dot[0][v] = vdotq_laneq_s32(dot[0][v], weights, activations, 0);
-          dot[1][v] = vdotq_laneq_s32(dot[1][v], weights, activations, 1);
-          dot[2][v] = vdotq_laneq_s32(dot[2][v], weights, activations, 2);
-          dot[3][v] = vdotq_laneq_s32(dot[3][v], weights, activations, 3);
-        }
-      }
-      for (int r = 0; r < kRows; ++r)
-        for (int v = 0; v < kVectors; ++v) vst1q_s32(to + r * kInt8PanelCols + 4 * v, dot[r][v]);
-    }
-  }
-}
-
-__attribute__((target("arch=armv8.2-a+dotprod+i8mm"))) void DotMixed(const Int8Dots& d) {
-  int32_t* to = d.sums;
-  for (int64_t panel = 0; panel < d.panels; ++panel) {
-    const int8_t* a = d.a;
-    const auto* q = reinterpret_cast<const uint8_t*>(d.q + panel * d.panel_bytes);
-    for (int64_t g = 0; g < d.groups; ++g, to += kRows * kInt8PanelCols) {
-      int32x4_t dot[kRows][kVectors];
-      for (int r = 0; r < kRows; ++r)
-        for (int v = 0; v < kVectors; ++v) dot[r][v] = vdupq_n_s32(d.start[g * kRows + r]);
-      for (int64_t k = 0; k < d.group; k += 4, q += 4 * kInt8PanelCols, a += 4 * kRows) {
-        const int8x16_t activations = vld1q_s8(a);
-#pragma GCC unroll 4
-        for (int v = 0; v < kVectors; ++v) {
-          const auto weights = vld1q_u8(q + 16 * v);
-          dot[0][v] = vusdotq_laneq_s32(dot[0][v], weights, activations, 0);
-          dot[1][v] = vusdotq_laneq_s32(dot[1][v], weights, activations, 1);
-          dot[2][v] = vusdotq_laneq_s32(dot[2][v], weights, activations, 2);
-          dot[3][v] = vusdotq_laneq_s32(dot[3][v], weights, activations, 3);
-        }
-      }
-      for (int r = 0; r < kRows; ++r)
-        for (int v = 0; v < kVectors; ++v) vst1q_s32(to + r * kInt8PanelCols + 4 * v, dot[r][v]);
-    }
-  }
+template <void (*kMultiply)(const Int8Tile& t, int panel)>
+void EachPanel(const Int8Tile& t) {
+  for (int panel = 0; panel < t.panels; ++panel) kMultiply(t, panel);
 }
 
 }  // namespace
 
-const Int8Kernel kInt8NeonDot = {"NEON dotprod", Int8Weights::kSigned, kRows, MultiplySigned, DotSigned};
-const Int8Kernel kInt8NeonI8mm = {"NEON i8mm", Int8Weights::kUnsigned, kRows, MultiplyMixed, DotMixed};
+const Int8Kernel kInt8NeonDot = {"NEON dotprod", Int8Weights::kSigned, kRows, EachPanel<MultiplySigned>};
+const Int8Kernel kInt8NeonI8mm = {"NEON i8mm", Int8Weights::kUnsigned, kRows, EachPanel<MultiplyMixed>};
 
 }  // namespace qwen_image
 #endif

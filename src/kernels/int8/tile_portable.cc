@@ -1,4 +1,6 @@
 // Plain C++, for machines without any of the others.
+#include <algorithm>
+
 #include "kernels/int8/tile.h"
 
 namespace qwen_image {
@@ -6,14 +8,21 @@ namespace {
 
 constexpr int kRows = 4;
 
-void MultiplyRows(const Int8Rows& x, const Int8Panel& w, int64_t groups, int group, int /*planes*/, int rows,
-                  bool add, float* sums) {
+void MultiplyPanel(const Int8Tile& t, int panel) {
+  const Int8Rows& x = t.x;
+  const Int8Panel& w = t.w[panel];
+  const int rows = t.rows;
+  float* const sums = t.sums + panel * kRows * kInt8PanelCols;
   const int8_t* a = x.a;
   const uint8_t* q = w.q;
-  for (int i = 0; !add && i < rows * kInt8PanelCols; ++i) sums[i] = 0.0f;
-  for (int64_t g = 0; g < groups; ++g) {
+  for (int i = 0; !t.add && i < rows * kInt8PanelCols; ++i) sums[i] = 0.0f;
+  NextActivations next(t, panel, kRows);
+  for (int64_t g = 0; g < t.groups; ++g) {
+    next.FetchShare();
     int32_t dot[kRows][kInt8PanelCols] = {};
-    for (int k = 0; k < group; k += 4) {
+    for (int r = 0; w.starts && r < rows; ++r)
+      std::copy_n(w.starts + g * kInt8PanelCols, kInt8PanelCols, dot[r]);
+    for (int k = 0; k < t.group; k += 4) {
       for (int r = 0; r < rows; ++r) {
         for (int c = 0; c < kInt8PanelCols; ++c) {
           for (int i = 0; i < 4; ++i) dot[r][c] += q[4 * c + i] * a[4 * r + i];
@@ -33,26 +42,12 @@ void MultiplyRows(const Int8Rows& x, const Int8Panel& w, int64_t groups, int gro
   }
 }
 
-void Dot(const Int8Dots& d) {
-  int32_t* to = d.sums;
-  for (int64_t panel = 0; panel < d.panels; ++panel) {
-    const int8_t* a = d.a;
-    const uint8_t* q = d.q + panel * d.panel_bytes;
-    for (int64_t g = 0; g < d.groups; ++g, to += kRows * kInt8PanelCols) {
-      for (int i = 0; i < d.rows * kInt8PanelCols; ++i) to[i] = d.start[g * kRows + i / kInt8PanelCols];
-      for (int64_t k = 0; k < d.group; k += 4, q += 4 * kInt8PanelCols, a += 4 * kRows) {
-        for (int r = 0; r < d.rows; ++r) {
-          for (int c = 0; c < kInt8PanelCols; ++c) {
-            for (int i = 0; i < 4; ++i) to[r * kInt8PanelCols + c] += q[4 * c + i] * a[4 * r + i];
-          }
-        }
-      }
-    }
-  }
+void MultiplyRows(const Int8Tile& t) {
+  for (int panel = 0; panel < t.panels; ++panel) MultiplyPanel(t, panel);
 }
 
 }  // namespace
 
-const Int8Kernel kInt8Portable = {"plain C++", Int8Weights::kUnsigned, kRows, MultiplyRows, Dot};
+const Int8Kernel kInt8Portable = {"plain C++", Int8Weights::kUnsigned, kRows, MultiplyRows};
 
 }  // namespace qwen_image

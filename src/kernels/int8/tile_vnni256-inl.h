@@ -6,18 +6,31 @@
 constexpr int kRows = 6;
 
 template <int kCount>
-QWEN_IMAGE_TARGET void Multiply(const Int8Rows& x, const Int8Panel& w, int64_t groups, int group, bool add,
-                                float* sums) {
+QWEN_IMAGE_TARGET void Multiply(const Int8Tile& t, int panel) {
+  const Int8Rows& x = t.x;
+  const Int8Panel& w = t.w[panel];
+  float* const sums = t.sums + panel * kRows * kInt8PanelCols;
   const int8_t* a = x.a;
   const uint8_t* q = w.q;
-  if (!add) {
+  if (!t.add) {
     for (int i = 0; i < kCount * kInt8PanelCols; i += 8) _mm256_store_ps(sums + i, _mm256_setzero_ps());
   }
-  for (int64_t g = 0; g < groups; ++g) {
+  NextActivations next(t, panel, kRows);
+  for (int64_t g = 0; g < t.groups; ++g) {
+    next.FetchShare();
+    __m256i start[2] = {_mm256_setzero_si256(), _mm256_setzero_si256()};
+    if (w.starts) {
+      const auto* const from = reinterpret_cast<const __m256i*>(w.starts + g * kInt8PanelCols);
+      start[0] = _mm256_load_si256(from);
+      start[1] = _mm256_load_si256(from + 1);
+    }
     __m256i dot[kCount][2];
 #pragma GCC unroll 6
-    for (int r = 0; r < kCount; ++r) dot[r][0] = dot[r][1] = _mm256_setzero_si256();
-    for (int k = 0; k < group; k += 4) {
+    for (int r = 0; r < kCount; ++r) {
+      dot[r][0] = start[0];
+      dot[r][1] = start[1];
+    }
+    for (int k = 0; k < t.group; k += 4) {
       const __m256i w0 = _mm256_load_si256(reinterpret_cast<const __m256i*>(q));
       const __m256i w1 = _mm256_load_si256(reinterpret_cast<const __m256i*>(q + 32));
 #pragma GCC unroll 6
@@ -48,51 +61,9 @@ QWEN_IMAGE_TARGET void Multiply(const Int8Rows& x, const Int8Panel& w, int64_t g
 }
 
 template <int kCount = kRows>
-void MultiplyRows(const Int8Rows& x, const Int8Panel& w, int64_t groups, int group, int planes, int rows,
-                  bool add, float* sums) {
+void MultiplyRows(const Int8Tile& t) {
   if constexpr (kCount > 1) {
-    if (rows < kCount) return MultiplyRows<kCount - 1>(x, w, groups, group, planes, rows, add, sums);
+    if (t.rows < kCount) return MultiplyRows<kCount - 1>(t);
   }
-  Multiply<kCount>(x, w, groups, group, add, sums);
-}
-
-template <int kCount>
-QWEN_IMAGE_TARGET void Dot(const Int8Dots& d) {
-  int32_t* to = d.sums;
-  for (int64_t panel = 0; panel < d.panels; ++panel) {
-    const int8_t* a = d.a;
-    const uint8_t* q = d.q + panel * d.panel_bytes;
-    for (int64_t g = 0; g < d.groups; ++g, to += kRows * kInt8PanelCols) {
-      __m256i dot[kCount][2];
-#pragma GCC unroll 6
-      for (int r = 0; r < kCount; ++r) dot[r][0] = dot[r][1] = _mm256_set1_epi32(d.start[g * kRows + r]);
-      for (int64_t k = 0; k < d.group; k += 4) {
-        const __m256i w0 = _mm256_load_si256(reinterpret_cast<const __m256i*>(q));
-        const __m256i w1 = _mm256_load_si256(reinterpret_cast<const __m256i*>(q + 32));
-#pragma GCC unroll 6
-        for (int r = 0; r < kCount; ++r) {
-          int32_t four;
-          __builtin_memcpy(&four, a + 4 * r, sizeof(four));
-          const __m256i activations = _mm256_set1_epi32(four);
-          dot[r][0] = QWEN_IMAGE_DOT(dot[r][0], w0, activations);
-          dot[r][1] = QWEN_IMAGE_DOT(dot[r][1], w1, activations);
-        }
-        q += 64;
-        a += 4 * kRows;
-      }
-#pragma GCC unroll 6
-      for (int r = 0; r < kCount; ++r) {
-        _mm256_store_si256(reinterpret_cast<__m256i*>(to + r * kInt8PanelCols), dot[r][0]);
-        _mm256_store_si256(reinterpret_cast<__m256i*>(to + r * kInt8PanelCols + 8), dot[r][1]);
-      }
-    }
-  }
-}
-
-template <int kCount = kRows>
-void DotRows(const Int8Dots& d) {
-  if constexpr (kCount > 1) {
-    if (d.rows < kCount) return DotRows<kCount - 1>(d);
-  }
-  Dot<kCount>(d);
+  for (int panel = 0; panel < t.panels; ++panel) Multiply<kCount>(t, panel);
 }
