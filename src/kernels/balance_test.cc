@@ -85,6 +85,22 @@ Operation OfInt8(const std::string& name, int64_t tokens, const std::vector<Laye
   return operation;
 }
 
+// All heads, each cut into the same pieces of its queries. The keys and values are in 8 bits.
+Operation OfInt8Attention(int64_t tokens, int threads) {
+  constexpr int64_t kHeads = 24, kHeadDim = kWidth / kHeads;
+  // To quantize a query and to write its result costs as much as to look at so many keys.
+  constexpr int64_t kQueryKeys = 40;
+  const int64_t all = tokens + kTextTokens, most = Int8AttentionTaskQueries(all, kHeads, threads);
+  Operation operation{"attention in 8 bits", {}};
+  for (int64_t head = 0; head < kHeads; ++head) {
+    for (int64_t first = 0; first < all; first += most) {
+      const int64_t queries = std::min(most, all - first);
+      operation.tasks.push_back(static_cast<double>(2 * queries * (all + kQueryKeys) * kHeadDim) / kInt8Rate);
+    }
+  }
+  return operation;
+}
+
 // Exact products, a part of the rows after the other: each is a job of its own.
 std::vector<Operation> OfFloats(const std::string& name, int64_t tokens, const Layer& layer, int threads) {
   std::vector<Operation> operations;
@@ -132,6 +148,7 @@ std::vector<Operation> OperationsOf(int64_t side, int threads) {
       OfRows("norm, modulation, quantization", tokens, 2 * kWidth * kFloat, threads),
       OfInt8("q, k, v", tokens, {square, square, square}, threads),
       OfRows("norm and rotation", tokens, kWidth * kFloat, threads),
+      OfInt8Attention(tokens, threads),
       OfInt8("attention's output", tokens, {square}, threads),
       OfInt8("MLP up", tokens, {up}, threads),
       OfRows("quantization of the MLP's middle", tokens, 2 * kHidden * kFloat, threads),

@@ -51,6 +51,8 @@ class Bench:
             models.full()
         if "convrot512" in names:
             rotated.transformer(models, BLOCKS)
+        if "depth" in names:
+            outliers.transformer(models, outliers.DEPTH)
         if names & {"errors", "blocks512", "blocks1024"}:
             self.outlier_case()
         for sd, wanted in (
@@ -159,6 +161,10 @@ class Bench:
     def engine_error(self):
         done, error = outliers.engine_error(self.models, self.engine, self.outlier_case())
         return Measured({"nmse": error}, done.command, done.conditions)
+
+    def depth_error(self):
+        done, figures = outliers.depth_error(self.models, self.engine)
+        return Measured(figures, done.command, done.conditions)
 
     def openvino_error(self, variant):
         worker, notes = self.openvino(variant, outliers.SIDE)

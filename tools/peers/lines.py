@@ -109,6 +109,16 @@ def errors(bench):
     )
 
 
+def depth(bench):
+    return Line(
+        "depth",
+        f"{outliers.DEPTH} blocks with outliers, 512×512: NMSE of the velocity, fast against exact",
+        1,
+        [Contestant(ENGINE, [Variant(FAST, bench.depth_error)], 90)],
+        figure="nmse",
+    )
+
+
 def blocks_512(bench):
     return Line(
         "blocks512",
@@ -258,6 +268,7 @@ def all_lines(bench):
             "peak_gflops",
         ),
         errors(bench),
+        depth(bench),
         blocks_512(bench),
         blocks_1024(bench),
         blocks_1328(bench),

@@ -20,11 +20,15 @@ SIDE = 512
 MEASURED = 1  # the block
 RUN = "outliers"
 CHANNELS = 8  # that are far larger than the others
+DEPTH = 60  # blocks of the published model
+GROWTH = 0.055  # by which a block's MLP has larger outputs than the one before, in units of the first
 SPREAD = 0.7  # of the logarithm of all others' size
 STEP = "transformer/step000/"
 ENTERING = tuple(f"{STEP}transformer_blocks.{MEASURED - 1}:{stream}" for stream in ("img", "txt"))
 LEAVING = tuple(f"{STEP}transformer_blocks.{MEASURED}:{stream}" for stream in ("img", "txt"))
 TIME = f"{STEP}time_text_embed"
+VELOCITY = "noise_pred_step0"
+ENDS = {name: f"{STEP}transformer_blocks.{index}:img" for name, index in (("first", 0), ("last", DEPTH - 1))}
 
 # Factors of the rows, (of all, of the few), found by what they make of random weights: a modulation's values have a
 # standard deviation of 0.08, an MLP's output one of 3.
@@ -45,11 +49,11 @@ def row_factors(all_rows, few, channels, random):
     return factors
 
 
-def factors_of(layer, stream_channels, random):
+def factors_of(layer, stream_channels, random, growth):
     """For the rows of a layer; None: it stays as it is. The stream's large channels are the same in every block, those
     of the modulation are others."""
     if layer.endswith("_mlp.net.2"):
-        return row_factors(*MLP_OUTPUT, stream_channels, random)
+        return row_factors(*MLP_OUTPUT, stream_channels, random) * (1 + growth * int(layer.split(".")[1]))
     if not layer.endswith("_mod.1"):
         return None
     parts = []
@@ -61,14 +65,14 @@ def factors_of(layer, stream_channels, random):
     return np.concatenate(parts)
 
 
-def enlarge(folder):
+def enlarge(folder, growth):
     """Makes rows of a transformer's 4-bit files larger, in place."""
     random = np.random.default_rng(1)
     channels = random.choice(block.WIDTH, CHANNELS, replace=False)
     shards = [dequantize.Shard(path, writable=True) for path in sorted(folder.glob("*.safetensors"))]
     names = [name for name, _ in dequantize.tensors_of(shards) if name.endswith(".weight")]
     for layer in (name.removesuffix(".weight") for name in names):
-        factors = factors_of(layer, channels, random)
+        factors = factors_of(layer, channels, random, growth)
         if factors is None:
             continue
         for part in ("scales", "biases"):
@@ -84,7 +88,7 @@ def transformer(models, blocks=4):
 
     def write(folder):
         models.write_transformer(folder, blocks)
-        enlarge(folder)
+        enlarge(folder, GROWTH if blocks == DEPTH else 0)
 
     return write_once(models.root / f"transformer_outliers_{blocks}", f"writing {blocks} blocks with outliers", write)
 
@@ -127,6 +131,21 @@ def engine_error(models, engine, case_file):
     done = record(models, engine, folder, "fast", LEAVING, ENTERING)
     image, text = (np.load(folder / RUN / "cpp" / f"{name}.npy") for name in LEAVING)
     return done, block.nmse(case_file, image, text)
+
+
+def depth_error(models, engine):
+    """(the run, figures): the velocity that all blocks of the published number make, fast against exact, and the
+    largest value behind the first and the last of them."""
+    folder = models.root / "outlier_depth"
+    shutil.rmtree(folder, ignore_errors=True)
+    velocity = {}
+    for precision in ("exact", "fast"):
+        checkpoints = (VELOCITY, *ENDS.values())
+        done = engine.record(transformer(models, DEPTH), SIDE, precision, folder, precision, checkpoints)
+        arrays = folder / precision / "cpp"
+        velocity[precision] = np.load(arrays / f"{VELOCITY}.npy")
+    figures = {f"largest_{name}": float(np.abs(np.load(arrays / f"{at}.npy")).max()) for name, at in ENDS.items()}
+    return done, figures | {"nmse": block.relative(velocity["exact"], velocity["fast"])}
 
 
 def largest_values(case_file):
