@@ -1,6 +1,7 @@
 #include "kernels/int8/attention.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -55,9 +56,9 @@ struct Int8AttentionBuffers {
   float *q_scales, *q_sums;  // [tiles][dim_groups][tile_rows]
   float* sums;               // [tiles][head_dim / kCols][tile_rows][kCols]: Σ 2^(logit - largest) · v
   float *largest, *total;    // [tiles][kRowRoom]: the largest logit so far, Σ 2^(logit - largest)
-  float* logits;             // [kKeyBlock / kCols][tile_rows][kCols], in units of log2
-  int8_t* bytes;             // [tile_rows][head_dim or kKeyBlock]: rows before they are interleaved
-  int8_t* weights;           // [kKeyBlock / 4][tile_rows][4]: less 128
+  float* logits;    // [kKeyBlock / kCols][tile_rows][kCols], in units of log2; before, a tile's queries
+  int8_t* bytes;    // [tile_rows][head_dim or kKeyBlock]: rows before they are interleaved
+  int8_t* weights;  // [kKeyBlock / 4][tile_rows][4]: less 128
   float *w_scales, *w_sums;  // [kBlockGroups][tile_rows]
   float* rescale;            // [kRowRoom]: what becomes of older sums
 
@@ -69,7 +70,7 @@ struct Int8AttentionBuffers {
                              tiles * dim * tile_rows,
                              tiles * kRowRoom,
                              tiles * kRowRoom,
-                             kKeyBlock * tile_rows,
+                             std::max(dim, kKeyBlock) * tile_rows,
                              std::max(dim, kKeyBlock) * tile_rows / 4,
                              kKeyBlock * tile_rows / 4,
                              kBlockGroups * tile_rows,
@@ -89,16 +90,14 @@ struct Int8AttentionBuffers {
 };
 
 void Begin(const Int8AttentionTask& task, const PackedAttention& packed, const Int8AttentionBuffers& b) {
-  constexpr QuantizationError kAnyError = {std::numeric_limits<double>::infinity(),
-                                           std::numeric_limits<double>::infinity()};
   const int64_t dim = packed.shape().head_dim, groups = packed.dim_groups();
   const int64_t tiles = CeilDiv(task.queries(), b.tile_rows);
   for (int64_t tile = 0; tile < tiles; ++tile) {
     const int64_t first = tile * b.tile_rows, rows = std::min(b.tile_rows, task.queries() - first);
-    Int8Row to = {b.bytes, b.q_scales + first * groups, b.q_sums + first * groups,
-                  static_cast<int>(b.tile_rows), 0};
-    for (; to.row < rows; ++to.row, to.a += dim)
-      QuantizeRow(task.q.row(first + to.row), dim, packed.dim_group(), kAnyError, to);
+    for (int64_t r = 0; r < rows; ++r) std::copy_n(task.q.row(first + r), dim, b.logits + r * dim);
+    QuantizeShortRows(
+        b.logits, rows, dim, packed.dim_group(),
+        {b.bytes, b.q_scales + first * groups, b.q_sums + first * groups, static_cast<int>(b.tile_rows), 0});
     InterleaveFours(b.bytes, dim, rows, dim, b.tile_rows, b.q + first * dim);
   }
   std::fill_n(b.sums, tiles * dim * b.tile_rows, 0.0f);
@@ -165,8 +164,8 @@ void LargestOf(const KeyGroup& group, const Int8AttentionBuffers& b, int64_t row
   }
 }
 
-// 2^x to 3e-6, far less than one of 255 steps, for x up to a few; below -126 it is as at -126.
-HWY_INLINE VF32 RoughExp2(VF32 x) {
+// 2^x + c, 2^x to 3e-6, far less than one of 255 steps, for x up to a few; below -126 it is as at -126.
+HWY_INLINE VF32 RoughExp2Plus(VF32 x, VF32 c) {
   const F32 d;
   const hn::RebindToUnsigned<F32> du;
   x = hn::Max(x, hn::Set(d, -126.0f));
@@ -177,7 +176,7 @@ HWY_INLINE VF32 RoughExp2(VF32 x) {
   p = hn::MulAdd(f, p, hn::Set(d, 0.24024099f));
   p = hn::MulAdd(f, p, hn::Set(d, 0.6931242f));
   p = hn::MulAdd(f, p, hn::Set(d, 1.0f));
-  return hn::Mul(p, hn::BitCast(d, hn::ShiftLeft<23>(hn::BitCast(du, rounded))));
+  return hn::MulAdd(p, hn::BitCast(d, hn::ShiftLeft<23>(hn::BitCast(du, rounded))), c);
 }
 
 // The weights of each row, the largest of them 255, less 128, and their sums.
@@ -191,16 +190,18 @@ void WeightsOf(const KeyGroup& group, const Int8AttentionBuffers& b, int64_t row
   // lowest ones.
   constexpr float kShift = 12582912.0f;
   const VF32 shift = hn::Set(d, kShift - 128.0f);
-  const auto zero = hn::BitCast(du, shift);
+  // A weight's bits are the number behind those of `shift`: those are taken from the sum of all at once.
+  const auto vectors = static_cast<uint32_t>((group.end - group.first) / kLanes);
+  const auto none = hn::Set(du, 0u - vectors * std::bit_cast<uint32_t>(kShift - 128.0f));
   for (int64_t first = 0; first < rows; first += kLanes) {
     HWY_ALIGN Partial of_rows = {};
     for (int64_t r = first; r < std::min(rows, first + kLanes); ++r) {
       const VF32 offset = hn::Set(d, largest[r] - kLog2Of255);
-      auto sum = hn::Zero(du);
+      auto sum = none;
       for (int64_t key = group.first; key < group.end; key += kLanes) {
         const VF32 logit = hn::Load(d, group.Logits(b, r, key));
-        const auto weight = hn::BitCast(du, hn::Add(RoughExp2(hn::Sub(logit, offset)), shift));
-        sum = hn::Add(sum, hn::Sub(weight, zero));
+        const auto weight = hn::BitCast(du, RoughExp2Plus(hn::Sub(logit, offset), shift));
+        sum = hn::Add(sum, weight);
         hn::StoreU(hn::TruncateTo(d8, weight), d8, reinterpret_cast<uint8_t*>(b.bytes + r * kKeyBlock + key));
       }
       hn::Store(hn::ConvertTo(d, hn::BitCast(hn::RebindToSigned<F32>(), sum)), d, of_rows[r - first]);

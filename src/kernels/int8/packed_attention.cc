@@ -201,20 +201,18 @@ Int8Panel PackedAttention::Values(int64_t kv_head, int64_t block, int64_t dim_pa
 }
 
 void PackedAttention::PackKeys(ConstView k, const float* mean, int64_t first, const PanelMemory& to) const {
-  const int64_t dim = k.cols;
-  constexpr QuantizationError kAnyError = {std::numeric_limits<double>::infinity(),
-                                           std::numeric_limits<double>::infinity()};
-  float* const centred = ThreadScratch(dim + kInt8PanelCols * (dim_groups() + dim / 4));
-  float* const sums = centred + dim;
+  const int64_t dim = k.cols, there = std::min<int64_t>(kInt8PanelCols, k.rows - first);
+  float* const centred = ThreadScratch(kInt8PanelCols * (dim + dim_groups() + dim / 4));
+  float* const sums = centred + kInt8PanelCols * dim;
   auto* const bytes = reinterpret_cast<int8_t*>(sums + kInt8PanelCols * dim_groups());
-  PanelRows rows = {.rows = {}, .block_depth = dim, .block_bytes = dim};
-  for (int i = 0; i < kInt8PanelCols; ++i) {
-    const bool there = first + i < k.rows;
-    for (int64_t c = 0; c < dim; ++c) centred[c] = there ? k.row(first + i)[c] - mean[c] : 0.0f;
-    int8_t* const row = bytes + i * dim;
-    QuantizeRow(centred, dim, dim_group_, kAnyError, {row, to.scales, sums, kInt8PanelCols, i});
-    rows.rows[i] = reinterpret_cast<const uint8_t*>(row);
+  for (int64_t i = 0; i < there; ++i) {
+    const float* const key = k.row(first + i);
+    for (int64_t c = 0; c < dim; ++c) centred[i * dim + c] = key[c] - mean[c];
   }
+  std::fill(centred + std::max<int64_t>(there, 0) * dim, centred + kInt8PanelCols * dim, 0.0f);
+  QuantizeShortRows(centred, kInt8PanelCols, dim, dim_group_, {bytes, to.scales, sums, kInt8PanelCols, 0});
+  PanelRows rows = {.rows = {}, .block_depth = dim, .block_bytes = dim};
+  for (int i = 0; i < kInt8PanelCols; ++i) rows.rows[i] = reinterpret_cast<const uint8_t*>(bytes + i * dim);
   InterleaveBytes(rows, dim, signed_bytes() ? 0 : 0x80, to.q, nullptr);
   const auto to_log2 = static_cast<float>(std::numbers::log2e / std::sqrt(static_cast<double>(dim)));
   const float too_large = signed_bytes() ? 0.0f : 128.0f;  // unsigned integers

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <limits>
 #include <vector>
 
@@ -44,7 +45,8 @@ HWY_INLINE void ScaleGroups(const float* x, int count, int group, Groups& groups
   hn::Store(hn::IfThenZeroElse(tiny, hn::Div(limit, most)), d, groups.inverses);
 }
 
-// a = round(x · inverse)
+// a = round(x · inverse). Powers and errors only if they are measured.
+template <bool kMeasured>
 HWY_INLINE void RoundGroups(const float* x, int count, int group, int8_t* a, Groups& groups) {
   const F32 d;
   const hn::RebindToUnsigned<F32> du;
@@ -52,7 +54,9 @@ HWY_INLINE void RoundGroups(const float* x, int count, int group, int8_t* a, Gro
   // Added to a number below 2^22, it leaves no bits behind the point, and the whole number in the lowest
   // ones.
   const VF32 shift = hn::Set(d, 12582912.0f);
-  HWY_ALIGN Partial sums = {}, powers = {}, errors = {};
+  HWY_ALIGN Partial sums = {};
+  HWY_ALIGN Partial powers, errors;
+  if constexpr (kMeasured) std::memset(powers, 0, sizeof(powers)), std::memset(errors, 0, sizeof(errors));
   for (int g = 0; g < count; ++g) {
     const VF32 factor = hn::Set(d, groups.inverses[g]);
     VF32 sum = hn::Zero(d), power = hn::Zero(d), error = hn::Zero(d);
@@ -60,19 +64,25 @@ HWY_INLINE void RoundGroups(const float* x, int count, int group, int8_t* a, Gro
       const VF32 scaled = hn::Mul(hn::LoadU(d, x + i), factor);
       const VF32 shifted = hn::Add(scaled, shift);
       const VF32 rounded = hn::Sub(shifted, shift);
-      const VF32 off = hn::Sub(scaled, rounded);
       sum = hn::Add(sum, rounded);
-      power = hn::MulAdd(scaled, scaled, power);
-      error = hn::MulAdd(off, off, error);
+      if constexpr (kMeasured) {
+        const VF32 off = hn::Sub(scaled, rounded);
+        power = hn::MulAdd(scaled, scaled, power);
+        error = hn::MulAdd(off, off, error);
+      }
       hn::StoreU(hn::TruncateTo(d8, hn::BitCast(du, shifted)), d8, reinterpret_cast<uint8_t*>(a + i));
     }
     hn::Store(sum, d, sums[g]);
-    hn::Store(power, d, powers[g]);
-    hn::Store(error, d, errors[g]);
+    if constexpr (kMeasured) {
+      hn::Store(power, d, powers[g]);
+      hn::Store(error, d, errors[g]);
+    }
   }
   hn::Store(SumEach(sums), d, groups.sums);
-  hn::Store(SumEach(powers), d, groups.powers);
-  hn::Store(SumEach(errors), d, groups.errors);
+  if constexpr (kMeasured) {
+    hn::Store(SumEach(powers), d, groups.powers);
+    hn::Store(SumEach(errors), d, groups.errors);
+  }
 }
 
 // Whether the median of the groups' Σx² is below a number, which is cheaper to tell than the median.
@@ -90,7 +100,7 @@ bool QuantizeRowTo(const float* x, int64_t depth, int group, const QuantizationE
     const auto count = static_cast<int>(std::min<int64_t>(kLanes, all - first));
     Groups groups;
     ScaleGroups(x + first * group, count, group, groups);
-    RoundGroups(x + first * group, count, group, to.a + first * group, groups);
+    RoundGroups<true>(x + first * group, count, group, to.a + first * group, groups);
     for (int g = 0; g < count; ++g) {
       const double square = static_cast<double>(groups.scales[g]) * groups.scales[g];
       powers[first + g] = square * groups.powers[g];
@@ -110,6 +120,22 @@ bool QuantizeRowTo(const float* x, int64_t depth, int group, const QuantizationE
   if (error == 0) return true;
   if (error > limits.of_row * power) return false;
   return !MedianIsBelow(powers, all, error / (limits.of_typical * static_cast<double>(all)));
+}
+
+void QuantizeShortRowsTo(const float* x, int64_t rows, int64_t depth, int group, const Int8Row& to) {
+  const int64_t of_row = depth / group, all = rows * of_row;
+  for (int64_t first = 0; first < all; first += kLanes) {
+    const auto count = static_cast<int>(std::min<int64_t>(kLanes, all - first));
+    Groups groups;
+    ScaleGroups(x + first * group, count, group, groups);
+    RoundGroups<false>(x + first * group, count, group, to.a + first * group, groups);
+    for (int g = 0; g < count; ++g) {
+      const int64_t row = (first + g) / of_row, at = (first + g) % of_row * to.tile_rows + to.row + row;
+      const float non_finite = groups.sums[g] - groups.sums[g];  // 0 or NaN
+      to.scales[at] = groups.scales[g] + non_finite;
+      to.sums[at] = groups.scales[g] * groups.sums[g];
+    }
+  }
 }
 
 void InterleaveRowsTo(const int8_t* bytes, int64_t rows, int64_t depth, const Int8Row& first) {
@@ -139,6 +165,7 @@ HWY_AFTER_NAMESPACE();
 namespace qwen_image {
 
 HWY_EXPORT(QuantizeRowTo);
+HWY_EXPORT(QuantizeShortRowsTo);
 HWY_EXPORT(InterleaveRowsTo);
 HWY_EXPORT(SubtractQuantizedFrom);
 
@@ -147,6 +174,10 @@ bool QuantizeRow(const float* x, int64_t depth, int group, const QuantizationErr
   thread_local std::vector<double> powers;
   powers.resize(static_cast<size_t>(depth / group));
   return HWY_DYNAMIC_DISPATCH(QuantizeRowTo)(x, depth, group, limits, to, powers.data());
+}
+
+void QuantizeShortRows(const float* x, int64_t rows, int64_t depth, int group, const Int8Row& first) {
+  HWY_DYNAMIC_DISPATCH(QuantizeShortRowsTo)(x, rows, depth, group, first);
 }
 
 void InterleaveRows(const int8_t* rows_of_bytes, int64_t rows, int64_t depth, const Int8Row& first) {

@@ -27,6 +27,10 @@ struct QuantizationError {
 bool QuantizeRow(const float* x, int64_t depth, int group, const QuantizationError& limits,
                  const Int8Row& to);
 
+// Rows [rows][depth], whose bytes follow each other from first.a on. Their groups are looked at together,
+// which is faster where a row has few of them. A group with NaN or infinity gets NaN for its scale.
+void QuantizeShortRows(const float* x, int64_t rows, int64_t depth, int group, const Int8Row& first);
+
 // Rows [rows][depth] into a tile, [depth / 4][tile_rows][4], from the row `first` on. Nothing else of the
 // tile is written. `depth` is a multiple of 16.
 void InterleaveRows(const int8_t* rows_of_bytes, int64_t rows, int64_t depth, const Int8Row& first);
