@@ -37,7 +37,7 @@ build() {
   fi
   [[ $(cmake --build "$folder" "$@" -- -n) == *"no work to do"* ]] && return
   quietly "building" "$folder/build.log" cmake --build "$folder" "$@" || {
-    grep -A 40 '^FAILED: ' "$folder/build.log" | head -80 >&2 || tail -40 "$folder/build.log" >&2
+    grep -a -A 40 '^FAILED: ' "$folder/build.log" | head -80 >&2 || tail -40 "$folder/build.log" >&2
     say "the build failed; its log is build/$(basename "$folder")/build.log"
     exit 1
   }
