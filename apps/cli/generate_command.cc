@@ -204,7 +204,6 @@ int Draw(GenerateOptions options, const Session& session) {
                           options, pipeline);
   }
   if (!options.profile.empty()) WriteProfile(options.profile, profile);
-  if (!options.json) stdout_was_lost = false;  // the picture is the result, not what is said about it
   return passed ? 0 : 1;
 }
 
