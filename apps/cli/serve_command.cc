@@ -12,6 +12,7 @@
 #include "core/fail.h"
 #include "files/numbers.h"
 #include "files/text.h"
+#include "generate_options.h"
 #include "machine_options.h"
 #include "model_options.h"
 #include "print.h"
@@ -35,6 +36,7 @@ struct ServeOptions {
   int64_t queue = 16, keep = 200;
   MachineOptions machine;
   bool no_prompt_cache = false;
+  bool no_source_mark = false;
   bool quiet = false;
 };
 
@@ -89,6 +91,7 @@ int Run(const ServeOptions& o, const CancelFlag& cancel) {
   settings.jobs = {.queue = o.queue, .kept = o.keep};
   settings.jobs_folder = JobsFolder(o);
   settings.model_name = ModelName(model);
+  if (o.no_source_mark) settings.mark = draw::SourceMark::kLeftOut;
   http::LogWriter log(STDERR_FILENO);
   if (!o.quiet) settings.log = [&log](const std::string& line) { log.Write(line); };
   server::Server server(pipeline, settings);
@@ -143,6 +146,7 @@ OptionList OptionsOf(ServeOptions& o) {
        .help = "Jobs with pictures that are kept; the oldest go first (default: 200)",
        .group = work,
        .range = {{1, 100000}}},
+      SourceMarkOption(o.no_source_mark, work),
   };
   return ModelOptionList(o.files) + own + MachineOptionList(o.machine) +
          OptionList{{.names = "--no-prompt-cache",
