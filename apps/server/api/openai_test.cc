@@ -111,6 +111,23 @@ TEST_F(OpenAiRoutes, AQualityIsAShareOfTheModelsSteps) {
   EXPECT_THAT(RefusalOf({{"quality", "best"}}), HasSubstr("quality must be"));
 }
 
+class TurboRoutes : public RouteTest {
+ protected:
+  TurboRoutes() : RouteTest(Turbo()) {}
+  static const Pipeline& Turbo() {
+    static const Pipeline pipeline(
+        std::filesystem::path(QWEN_IMAGE_SOURCE_DIR) / "tests/goldens/models/21-micro-turbo", {.threads = 1});
+    return pipeline;
+  }
+};
+
+TEST_F(TurboRoutes, NoQualityChangesTheNoiseLevelsThatAModelIsMadeFor) {
+  const http::Response response =
+      Ask(Post("/v1/images/generations", R"({"prompt": "x", "size": "32x32", "quality": "low"})"));
+  EXPECT_EQ(response.status, 200) << response.body;
+  EXPECT_EQ(jobs_.List().front().steps(), 3);
+}
+
 TEST_F(OpenAiRoutes, Urls) {
   const Json reply = JsonOf(Generate({{"response_format", "url"}}));
   const std::string url = reply["data"][0]["url"];
