@@ -8,6 +8,7 @@
 #include "core/fail.h"
 #include "files/numbers.h"
 #include "files/text.h"
+#include "options/names.h"
 #include "server/api/a1111.h"
 #include "server/api/drawn_reply.h"
 #include "server/api/job_fields.h"
@@ -71,7 +72,10 @@ http::Reply Routes::Dispatch(const http::Request& request) const {
     if (path == "/info") return Info();
     if (path == "/metrics")
       return http::Response{.content_type = "text/plain; version=0.0.4; charset=utf-8",
-                            .body = MetricsText(jobs_.Stats(), http_stats_(), settings_.queue_limit)};
+                            .body = MetricsText(jobs_.Stats(), http_stats_(),
+                                                {.model = ModelId(pipeline_),
+                                                 .device = std::string(NameOf(pipeline_.device())),
+                                                 .queue_limit = settings_.queue_limit})};
     return *page::FindFile(path);
   }
   if (auto reply = OpenAiRoute(request, pipeline_, jobs_)) return *reply;
