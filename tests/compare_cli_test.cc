@@ -139,6 +139,20 @@ TEST_F(CompareCli, AMapBringsNamesTogether) {
   ExpectRefused({"ref", "run", "--map", "map.json"}, kBadInput, "equally many");
 }
 
+TEST_F(CompareCli, NamesInAManifestAreNotObeyedByATerminal) {
+  const std::string evil = "\x1b[31m\u202e";
+  folder_.Write("ref/" + evil + ".npy", ReadBytes(Path("ref/a.npy")));
+  for (const Json& entry :
+       {Json{{"name", evil}, {"file", evil + ".npy"}}, Json{{"name", "a"}, {"file", evil + "/absent.npy"}},
+        Json{{"name", evil}, {"file", evil + ".txt"}}}) {
+    folder_.Write("ref/manifest.json", Json{{"checkpoints", {entry}}}.dump());
+    const RunResult result = Compare({"ref", "run"});
+    EXPECT_NE(result.exit_code, 0);
+    EXPECT_THAT(result.out + result.err, AllOf(HasSubstr("\\x1b[31m\\xe2\\x80\\xae"), Not(HasSubstr("\x1b")),
+                                               Not(HasSubstr("\u202e"))));
+  }
+}
+
 TEST_F(CompareCli, RunsWithOtherSettingsAreRefusedUnlessForced) {
   WriteManifest("ref", {{"prompt", "a cat"}, {"seed", 1}, {"width", 64}});
   WriteManifest("run", {{"prompt", "a dog"}, {"seed", 2}, {"width", 64}});

@@ -86,6 +86,44 @@ TEST_F(DoctorCli, SaysWhatIsWrongWithEachPart) {
                                     HasSubstr("broken tokenizer: "), HasSubstr("not valid JSON")));
 }
 
+TEST_F(DoctorCli, WhatAModelSaysIsNotObeyedByATerminal) {
+  const std::string evil = R"(\u001b[31m\u202e\u009b)";
+  const std::tuple<const char*, const char*, std::string> plants[] = {
+      {"text_encoder/config.json", R"("hidden_act": "silu",)", R"("hidden_act": ")" + evil + "\","},
+      {"text_encoder/config.json", R"("rope_type": "default")", R"("rope_type": ")" + evil + "\""},
+      {"text_encoder/config.json", R"("vocab_size": 1024)", R"("vocab_size": ")" + evil + "\""},
+      {"scheduler/scheduler_config.json", R"("FlowMatchEulerDiscreteScheduler")", '"' + evil + '"'},
+      {"scheduler/scheduler_config.json", R"("time_shift_type": "exponential")",
+       R"("time_shift_type": ")" + evil + '"'},
+      {"transformer/config.json", R"("num_layers": 4)", R"("num_layers": ")" + evil + '"'}};
+  for (const auto& [file, from, to] : plants) {
+    SCOPED_TRACE(to);
+    const ModelCopy model(folder_.path() / "model");
+    model.Edit(file, from, to);
+    const RunResult doctor = Doctor({model.path()});
+    EXPECT_EQ(doctor.exit_code, kNotUsable);
+    const RunResult draws =
+        RunProgram({"generate", "x", "--model", model.path()}, {.folder = folder_.path()});
+    EXPECT_EQ(draws.exit_code, kBadInput);
+    for (const std::string& said : {doctor.out, draws.err}) {
+      EXPECT_THAT(said, HasSubstr("31m"));
+      for (const char* obeyed : {"\x1b", "\u202e", "\u009b"}) EXPECT_THAT(said, Not(HasSubstr(obeyed)));
+    }
+    fs::remove_all(model.path());
+  }
+}
+
+TEST_F(DoctorCli, RefusesNumbersThatNoNormHas) {
+  for (const auto& [from, to] : {std::pair(R"("rms_norm_eps": 1e-06)", R"("rms_norm_eps": -1)"),
+                                 std::pair(R"("rope_theta": 1000000.0)", R"("rope_theta": 0)"),
+                                 std::pair(R"("rope_theta": 1000000.0)", R"("rope_theta": 1e-60)")}) {
+    const ModelCopy model(folder_.path() / "model");
+    model.Edit("text_encoder/config.json", from, to);
+    EXPECT_THAT(Findings(Describe({model.path()}, kNotUsable)), HasSubstr("expected a number above 0")) << to;
+    fs::remove_all(model.path());
+  }
+}
+
 TEST_F(DoctorCli, TellsVariants) {
   const ModelCopy model(folder_.path() / "model");
   model.Edit("model_index.json", "QwenImagePipeline", "QwenImageEditPlusPipeline");

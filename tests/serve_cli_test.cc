@@ -56,6 +56,34 @@ TEST_F(Serve, SaysWhereAndEndsInGoodOrder) {
   EXPECT_THAT(result.out, HasSubstr("tiny is ready: open http://127.0.0.1:"));
 }
 
+TEST_F(Serve, TheLogMayBeAFile) {
+  folder_.Write("serve.log", "what was there\n");
+  const auto program = Start({"--log-file", "serve.log"});
+  EXPECT_EQ(Ask("GET", "/info").status, 200);
+  program->Signal(SIGINT);
+  const RunResult result = program->Finish();
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_EQ(result.err, "");
+  EXPECT_THAT(ReadBytes(Path("serve.log")),
+              testing::AllOf(testing::StartsWith("what was there\n{"), HasSubstr("\"path\":\"/info\"")));
+  ExpectRefused({"serve", "--log-file", "absent/serve.log"}, kCannotWrite,
+                "cannot write the log absent/serve.log");
+}
+
+TEST_F(Serve, PicturesSayWhatMadeThemUnlessToldNotTo) {
+  for (const Arguments& more : {Arguments{}, Arguments{"--no-source-mark"}}) {
+    const auto program = Start(more);
+    const TestReply reply =
+        Ask("POST", "/v1/images/generations", R"({"prompt": "x", "size": "32x32", "steps": 1})");
+    ASSERT_EQ(reply.status, 200) << reply.body;
+    const std::string url = reply.json()["data"][0]["url"];
+    const std::string picture = Ask("GET", url.substr(url.find("/jobs/"))).body;
+    EXPECT_EQ(picture.find("trainedAlgorithmicMedia") != picture.npos, more.empty());
+    program->Signal(SIGINT);
+    EXPECT_EQ(program->Finish().exit_code, 0);
+  }
+}
+
 TEST_F(Serve, InterruptingItFinishesThePicture) {
   auto program = Start();
   const char* body = R"({"prompt": "a star", "width": 128, "height": 128, "steps": 80, "cfg": 1})";

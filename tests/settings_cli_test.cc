@@ -7,6 +7,10 @@
 namespace qwen_image {
 namespace {
 
+namespace fs = std::filesystem;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
 TEST_F(Cli, DrawsAPictureAgainFromItsMetadata) {
   const Arguments request = {"<|im_start|>ein \"roter\" Kreis, 红色\n",
                              "--negative-prompt",
@@ -28,6 +32,37 @@ TEST_F(Cli, DrawsAPictureAgainFromItsMetadata) {
   ASSERT_EQ(Run({"generate", "-q", "-o", "again.png", "--from", "first.png"}).exit_code, 0);
   EXPECT_EQ(ReadPng(Path("again.png")).pixels, ReadPng(Path("first.png")).pixels);
   EXPECT_EQ(ReadPngText(Path("again.png")), ReadPngText(Path("first.png")));
+}
+
+TEST_F(Cli, APictureOfAnyFormatIsDrawnAgainFromItsMetadata) {
+  const Arguments request = Arguments{"ein \"roter\" Kreis, 红色\n", "--seed", "7"} + kQuick;
+  const Image expected = Draw(request);
+  for (const std::string name : {"first.jpg", "first.JPEG", "first.webp"}) {
+    SCOPED_TRACE(name);
+    ASSERT_EQ(Run(Arguments{"generate", "-q", "-o", name, "--output-compression", "100"} + request).exit_code,
+              0);
+    ASSERT_EQ(Run({"generate", "-q", "-o", "again.png", "--from", name}).exit_code, 0);
+    EXPECT_EQ(ReadPng(Path("again.png")).pixels, expected.pixels);
+    const bool exact = ReadImage(Path(name)).image.pixels == expected.pixels;
+    EXPECT_EQ(exact, name.ends_with("webp")) << "a WebP picture of 100 keeps every pixel";
+  }
+  ASSERT_EQ(
+      Run(Arguments{"generate", "-q", "-o", "few.jpg", "--output-compression", "10"} + request).exit_code, 0);
+  EXPECT_LT(fs::file_size(Path("few.jpg")), fs::file_size(Path("first.jpg")));
+  ASSERT_EQ(Run(Arguments{"generate", "-q", "-o", "two.webp", "--count", "2"} + request).exit_code, 0);
+  EXPECT_TRUE(fs::exists(Path("two-001.webp")) && fs::exists(Path("two-002.webp")));
+}
+
+TEST_F(Cli, PicturesSayThatAModelMadeThem) {
+  for (const char* name : {"a.png", "a.jpg", "a.webp"}) {
+    const Arguments request = Arguments{"generate", "x", "-q", "-o", name} + kQuick;
+    ASSERT_EQ(Run(request).exit_code, 0);
+    constexpr const char* kMark = "cv.iptc.org/newscodes/digitalsourcetype/trainedAlgorithmicMedia";
+    EXPECT_THAT(ReadBytes(Path(name)), HasSubstr(kMark)) << name;
+    ASSERT_EQ(Run(request + Arguments{"--no-source-mark"}).exit_code, 0);
+    EXPECT_THAT(ReadBytes(Path(name)), Not(HasSubstr("trainedAlgorithmicMedia"))) << name;
+    EXPECT_THAT(ReadBytes(Path(name)), HasSubstr("qwen-image")) << "the settings stay";
+  }
 }
 
 // Scripts write --negative-prompt="$N". What follows is an option, a word, or nothing at all.
@@ -160,7 +195,7 @@ TEST_F(Cli, RefusesPicturesWithoutUsableSettings) {
   folder_.Write("text.png", "no picture");
   folder_.Write("cut.png", ReadBytes(Path("foreign.png")).substr(0, 40));
   ExpectRefused({"generate", "--from", "foreign.png"}, kBadInput, "foreign.png: the picture carries no");
-  ExpectRefused({"generate", "--from", "text.png"}, kBadInput, "text.png is not a PNG");
+  ExpectRefused({"generate", "--from", "text.png"}, kBadInput, "text.png is not a picture that can be read");
   ExpectRefused({"generate", "--from", "cut.png"}, kBadInput, "cut.png");
   ExpectRefused({"generate", "--from", "absent.png"}, kBadInput, "absent.png");
   ExpectRefused({"generate", "--from", "."}, kBadInput, ".");

@@ -68,13 +68,13 @@ std::string SecondsText(double seconds) {
 }
 
 std::string DiagnosisText(const doctor::Diagnosis& found, const TextStyle& style) {
-  std::string text = fmt::format("{}\n", style.Bold(found.what));
-  if (!found.variant.name.empty()) text += fmt::format("  recognized by {}\n", found.variant.how);
+  std::string text = fmt::format("{}\n", style.Bold(Printable(found.what)));
+  if (!found.variant.name.empty()) text += fmt::format("  recognized by {}\n", Printable(found.variant.how));
   TextTable parts(
       {{"part", false}, {"size"}, {"parameters"}, {"stored as", false}, {"", false}, {"where", false}});
   for (const doctor::Part& part : found.parts) {
     parts.AddRow({part.name, part.bytes ? HumanBytes(part.bytes) : "",
-                  part.parameters ? HumanCount(part.parameters) : "", FormatsText(part), part.text,
+                  part.parameters ? HumanCount(part.parameters) : "", FormatsText(part), Printable(part.text),
                   Printable(part.path.string())});
   }
   if (!found.parts.empty()) {
@@ -82,7 +82,7 @@ std::string DiagnosisText(const doctor::Diagnosis& found, const TextStyle& style
     text += "\n";
   }
   for (const HealthFinding& finding : found.findings) {
-    const std::string line = fmt::format("{}: {}", finding.subject, Shortened(finding.text));
+    const std::string line = PrintableLines(fmt::format("{}: {}", finding.subject, Shortened(finding.text)));
     // Lists of the library keep their lines; the mark takes the place of the first indentation.
     const std::string indent(kMarkWidth, ' ');
     const std::string body =

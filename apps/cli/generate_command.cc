@@ -12,7 +12,7 @@
 #include "device_report.h"
 #include "draw/opened_model.h"
 #include "files/output_file.h"
-#include "files/png.h"
+#include "files/picture_file.h"
 #include "generate_jobs.h"
 #include "generate_report.h"
 #include "model_options.h"
@@ -109,6 +109,12 @@ Picture DrawWatched(const Pipeline& pipeline, const GenerateRequest& request, Pr
   }
 }
 
+void WriteDrawn(const Job& job, const Image& image, const GenerateOptions& options, const PictureText& text) {
+  const EncodedAs as = {.format = FormatOfFile(job.output).value_or(PictureFormat::kPng),
+                        .quality = static_cast<int>(options.output_compression.value_or(kDefaultQuality))};
+  WritePicture(job.output, image, as, text);
+}
+
 // --only: one component on the reference's inputs. A picture is written only if a name was given for it.
 bool RunOnly(const Pipeline& pipeline, const JobPlan& plan, const std::string& component, DebugRun& debug,
              const GenerateOptions& options, const CancelFlag& cancel) {
@@ -122,7 +128,7 @@ bool RunOnly(const Pipeline& pipeline, const JobPlan& plan, const std::string& c
     if (error.kind() != ErrorKind::kInterrupted) debug.ReportUnfinished(options, pipeline);
     throw;
   }
-  if (picture && !options.output.empty()) WritePng(job.output, *picture, {});
+  if (picture && !options.output.empty()) WriteDrawn(job, *picture, options, {});
   return debug.Finish(debug.reference()->settings(), options, pipeline);
 }
 
@@ -180,6 +186,7 @@ int Draw(GenerateOptions options, const Session& session) {
   // 3. Draw and write.
   bool passed = true;
   Profile profile;  // of all pictures
+  const auto mark = options.no_source_mark ? draw::SourceMark::kLeftOut : draw::SourceMark::kWritten;
   const auto style = ProgressPrinter::StyleFor(options.quiet);
   for (size_t i = 0; i < jobs.size(); ++i) {
     const Job& job = jobs[i];
@@ -193,7 +200,7 @@ int Draw(GenerateOptions options, const Session& session) {
     progress.Clear();
     Json record = PictureRecord(picture, request, options, ModelName(model), pipeline);
     if (!run_id.empty()) record[kRunKey] = run_id;
-    WritePng(job.output, picture.image(), draw::PngText(record));
+    WriteDrawn(job, picture.image(), options, draw::FileText(record, mark));
     RemoveResumeState(picture);
     if (options.json) {
       PrintJson(job, picture, record, start, pipeline);
@@ -204,7 +211,6 @@ int Draw(GenerateOptions options, const Session& session) {
                           options, pipeline);
   }
   if (!options.profile.empty()) WriteProfile(options.profile, profile);
-  if (!options.json) stdout_was_lost = false;  // the picture is the result, not what is said about it
   return passed ? 0 : 1;
 }
 

@@ -11,6 +11,7 @@
 #include "files/npy.h"
 #include "files/numbers.h"
 #include "files/output_file.h"
+#include "files/picture_file.h"
 #include "files/text.h"
 #include "options/field.h"
 #include "qwen_image/image_file.h"
@@ -65,17 +66,18 @@ std::filesystem::path DefaultOutput() {
   return name;
 }
 
-// Checked before anything is computed, so that a user does not learn after an hour that a PNG cannot be
-// called out.jpg.
+// Checked before anything is computed, so that a user does not learn after an hour that there is no such
+// format.
 std::filesystem::path CheckedOutput(const GenerateOptions& o) {
-  if (o.output.empty()) return DefaultOutput();
-  std::string extension = o.output.extension().string();
-  for (char& c : extension) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
-  if (extension != ".png" && !extension.empty()) {
-    Fail(ErrorKind::kUsage, "{}: pictures are written as PNG; choose a name that ends in .png",
-         o.output.string());
-  }
-  return o.output;
+  const std::filesystem::path output = o.output.empty() ? DefaultOutput() : o.output;
+  const std::optional<PictureFormat> format = FormatOfFile(output);
+  if (!format)
+    Fail(ErrorKind::kUsage,
+         "{}: pictures are written as PNG, JPEG or WebP; choose a name that ends in .png, .jpg or .webp",
+         output.string());
+  if (*format == PictureFormat::kPng && o.output_compression)
+    Fail(ErrorKind::kUsage, "--output-compression is for JPEG and WebP pictures; PNG keeps every pixel");
+  return output;
 }
 
 // One picture keeps the name; several are numbered: out-001.png.

@@ -98,7 +98,15 @@ OptionList GroupOfSettings(const char* group, GenerateOptions& o) {
 OptionList FileOptions(GenerateOptions& o) {
   return {{.names = "-o,--output",
            .target = &o.output,
-           .help = "The picture to write (default: picture-DATE-TIME.png)"},
+           .help = "The picture to write: .png, .jpg or .webp (default: picture-DATE-TIME.png)"},
+          {.names = "--output-compression",
+           .target = &o.output_compression,
+           .help = fmt::format(
+               "How much of a JPEG or WebP picture is kept, 0 to 100; WebP of 100 keeps every pixel "
+               "(default: {})",
+               kDefaultQuality),
+           .range = {{0, 100}}},
+          SourceMarkOption(o.no_source_mark),
           {.names = "--prompts",
            .target = &o.prompts_file,
            .help = "Draw one picture for each line of this file, loading the model once"},
@@ -142,6 +150,13 @@ const std::vector<std::filesystem::path>& GenerateOptions::Files(std::string_vie
   static const std::vector<std::filesystem::path> kNone;
   const auto found = files.find(name);
   return found == files.end() ? kNone : found->second;
+}
+
+Option SourceMarkOption(bool& no_source_mark, const char* group) {
+  return {.names = "--no-source-mark",
+          .target = &no_source_mark,
+          .help = "Do not write into pictures that a trained model made them (IPTC's digital source type)",
+          .group = group};
 }
 
 OptionList GenerateOptionList(GenerateOptions& o) {

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <map>
+#include <optional>
 #include <set>
 #include <string>
 #include <string_view>
@@ -16,6 +17,7 @@
 namespace qwen_image::cli {
 
 constexpr int64_t kMaxPictures = 10000;  // of one run
+constexpr int64_t kDefaultQuality = 95;  // of JPEG and WebP pictures
 
 struct GenerateOptions {
   bool edit = false;  // the command
@@ -30,6 +32,8 @@ struct GenerateOptions {
   std::filesystem::path prompts_file;
   std::filesystem::path from;
   std::filesystem::path output;
+  std::optional<int64_t> output_compression;  // of JPEG and WebP
+  bool no_source_mark = false;
   int64_t count = 1;
   ModelFiles model;  // what was named; see FindModel
   MachineOptions machine;
@@ -43,6 +47,8 @@ struct GenerateOptions {
   // Of a setting that is data.
   const std::vector<std::filesystem::path>& Files(std::string_view name) const;
 };
+
+Option SourceMarkOption(bool& no_source_mark, const char* group = "");
 
 // All options of generate and edit. `edit` says which of the two it is.
 OptionList GenerateOptionList(GenerateOptions& options);

@@ -9,6 +9,7 @@
 #include "command_line.h"
 #include "core/fail.h"
 #include "debug_options.h"
+#include "files/text.h"
 #include "kernels/interface.h"
 #include "print.h"
 #include "qwen_image/cancel.h"
@@ -102,7 +103,7 @@ int main(int argc, char** argv) {
   try {
     return qwen_image::cli::Main(argc, argv);
   } catch (const qwen_image::Error& error) {
-    qwen_image::cli::Print(stderr, "qwen-image: {}\n", error.message());
+    qwen_image::cli::Print(stderr, "qwen-image: {}\n", qwen_image::PrintableLines(error.message()));
     return qwen_image::cli::ExitCode(error.kind());
   } catch (const std::bad_alloc&) {
     qwen_image::cli::Print(stderr, "qwen-image: out of memory\n");

@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 
 #include "core/fail.h"
-#include "files/png.h"
+#include "files/picture_file.h"
 #include "files/text.h"
 #include "model_options.h"
 #include "options/record.h"
@@ -94,7 +94,7 @@ Json PictureRecord(const Picture& picture, const GenerateRequest& request, const
 Json RecordOfDrawn(const std::filesystem::path& picture, const std::string& run_id) {
   if (!std::filesystem::is_regular_file(picture)) return nullptr;
   try {
-    const auto text = ReadPngText(picture);
+    const auto text = ReadPictureText(picture);
     const auto found = text.find(draw::kRecordKey);
     if (found == text.end()) return nullptr;
     Json record = ParseJson(found->second, picture.string());
@@ -106,7 +106,7 @@ Json RecordOfDrawn(const std::filesystem::path& picture, const std::string& run_
 }
 
 void FillFromPicture(const std::filesystem::path& picture, GenerateOptions& o) {
-  const auto text = ReadPngText(picture);
+  const auto text = ReadPictureText(picture);
   const auto found = text.find(draw::kRecordKey);
   if (found == text.end()) {
     Fail(ErrorKind::kBadInput,

@@ -9,8 +9,8 @@
 
 namespace qwen_image::cli {
 
-// Whether a full disk has swallowed something that was printed to stdout. Commands whose whole result is what
-// they print fail then; a reader that went away (a closed pipe) is no loss.
+// Whether a full disk has swallowed something that was printed to stdout. The program fails then, when all is
+// done; a reader that went away (a closed pipe) is no loss.
 inline bool stdout_was_lost = false;
 
 // As fmt::print, but an error of the stream is noted, not thrown; and nothing waits in a buffer.

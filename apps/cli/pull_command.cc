@@ -157,7 +157,7 @@ Command PullCommand() {
           "  HF_HOME=/data/huggingface qwen-image pull Qwen/Qwen-Image\n"
           "  qwen-image generate \"a cat\" --model Qwen/Qwen-Image     afterwards\n\n"
           "Typed again, a command that was interrupted goes on where it was. Every file's checksum is "
-          "verified.\n"
+          "verified as it arrives; files that are there already are compared by their size.\n"
           "Environment: HF_TOKEN (private and gated models), HF_ENDPOINT (a mirror), HF_HOME, "
           "HF_HUB_CACHE.\n\n"
           "Exit codes: 0 all is there, 2 wrong usage, 3 the server refuses, cannot be reached or sends "

@@ -3,8 +3,11 @@
 #include <malloc.h>
 #endif
 
+#include <fcntl.h>
 #include <unistd.h>
 
+#include <cerrno>
+#include <cstring>
 #include <memory>
 
 #include "cache_folder.h"
@@ -12,6 +15,7 @@
 #include "core/fail.h"
 #include "files/numbers.h"
 #include "files/text.h"
+#include "generate_options.h"
 #include "machine_options.h"
 #include "model_options.h"
 #include "print.h"
@@ -35,7 +39,9 @@ struct ServeOptions {
   int64_t queue = 16, keep = 200;
   MachineOptions machine;
   bool no_prompt_cache = false;
+  bool no_source_mark = false;
   bool quiet = false;
+  std::filesystem::path log_file;  // empty: stderr
 };
 
 constexpr const char* kKeyVariable = "QWEN_IMAGE_API_KEY";
@@ -70,6 +76,15 @@ void GiveBackLargeBuffers() {
 #endif
 }
 
+// Lines are added to what is there: a program that rotates logs may copy and truncate it. It names clients,
+// so it is its owner's alone.
+int OpenLog(const std::filesystem::path& path) {
+  const int descriptor = open(path.c_str(), O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NOCTTY, 0600);
+  if (descriptor < 0)
+    Fail(ErrorKind::kCannotWrite, "cannot write the log {}: {}", path.string(), std::strerror(errno));
+  return descriptor;
+}
+
 void PrintAddress(const server::Server& server, const ServeOptions& o, const std::string& model) {
   Print(stdout, "{} is ready: open {}/ in a browser (Ctrl-C stops it{})\n", model, server.url(),
         o.api_key.empty() ? "" : "; the page asks for the key");
@@ -89,7 +104,9 @@ int Run(const ServeOptions& o, const CancelFlag& cancel) {
   settings.jobs = {.queue = o.queue, .kept = o.keep};
   settings.jobs_folder = JobsFolder(o);
   settings.model_name = ModelName(model);
-  http::LogWriter log(STDERR_FILENO);
+  if (o.no_source_mark) settings.mark = draw::SourceMark::kLeftOut;
+  const int log_to = o.log_file.empty() ? STDERR_FILENO : OpenLog(o.log_file);
+  http::LogWriter log(log_to);
   if (!o.quiet) settings.log = [&log](const std::string& line) { log.Write(line); };
   server::Server server(pipeline, settings);
   cancel.ThrowIfCancelled();  // while the model was loaded
@@ -143,15 +160,20 @@ OptionList OptionsOf(ServeOptions& o) {
        .help = "Jobs with pictures that are kept; the oldest go first (default: 200)",
        .group = work,
        .range = {{1, 100000}}},
+      SourceMarkOption(o.no_source_mark, work),
   };
   return ModelOptionList(o.files) + own + MachineOptionList(o.machine) +
          OptionList{{.names = "--no-prompt-cache",
                      .target = &o.no_prompt_cache,
                      .help = "Neither keep embeddings of prompts on disk nor use those of earlier runs",
                      .group = "Machine"},
+                    {.names = "--log-file",
+                     .target = &o.log_file,
+                     .help = "Add the log of requests and jobs to this file (default: stderr)",
+                     .group = "Reporting"},
                     {.names = "-q,--quiet",
                      .target = &o.quiet,
-                     .help = "No log of requests and jobs on stderr",
+                     .help = "No log of requests and jobs",
                      .group = "Reporting"}};
 }
 

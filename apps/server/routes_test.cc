@@ -160,6 +160,7 @@ TEST_F(RoutesTest, InfoSaysWhatThePageNeeds) {
 TEST_F(RoutesTest, MetricsCount) {
   jobs::WaitForEnd(server_->jobs(), server_.Submit(kQuickBody));
   const http::TestReply reply = server_.Ask("GET", "/metrics");
+  EXPECT_THAT(reply.body, HasSubstr("qwen_image_info{model=\"qwen-image\",device=\"cpu\",version=\""));
   EXPECT_THAT(reply.headers.at("content-type"), StartsWith("text/plain"));
   EXPECT_THAT(
       reply.body,

@@ -31,6 +31,7 @@ std::string JobLogLine(const jobs::Job& job) {
 Server::Server(const Pipeline& pipeline, const ServerSettings& settings)
     : jobs_(pipeline, settings.jobs_folder, settings.jobs,
             {.model_name = settings.model_name,
+             .mark = settings.mark,
              .on_state =
                  [log = settings.log](const jobs::Job& job) {
                    if (log) log(JobLogLine(job));

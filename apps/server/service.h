@@ -17,6 +17,7 @@ struct ServerSettings {
   jobs::Limits jobs;
   std::filesystem::path jobs_folder;
   std::string model_name;
+  draw::SourceMark mark = draw::SourceMark::kWritten;
   std::function<void(const std::string& line)> log = {};  // JSON, one line; from several threads
 };
 

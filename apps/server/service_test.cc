@@ -86,6 +86,53 @@ TEST_F(ServerTest, EventsOfAnEndedJobAreItsEnd) {
   EXPECT_EQ(server().Ask("GET", "/jobs/nobody/events").status, 404);
 }
 
+TEST_F(ServerTest, AStreamOfOpenAisTellsPartialImagesAndThePicture) {
+  const std::string blocker = server().Submit(kLongBody);
+  http::Client client(server().port());
+  client.Send(http::RequestText(
+      "POST", "/v1/images/generations", server().port(),
+      R"({"prompt": "x", "size": "64x32", "steps": 9, "stream": true, "partial_images": 2, "output_format": "webp"})"));
+  EXPECT_EQ(client.Read(false).headers.at("content-type"), "text/event-stream");
+  server().Ask("DELETE", "/jobs/" + blocker);
+  for (int i = 0; i < 2; ++i) {
+    const auto [name, data] = ReadEvent(client);
+    EXPECT_EQ(name, "image_generation.partial_image");
+    EXPECT_EQ(data["type"], name);
+    EXPECT_EQ(data["partial_image_index"], i);
+    EXPECT_THAT(*DecodeBase64(data["b64_json"].get<std::string>()), StartsWith("RIFF"));
+  }
+  const auto [name, data] = ReadEvent(client);
+  EXPECT_EQ(name, "image_generation.completed");
+  const Image picture = DecodeImage(*DecodeBase64(data["b64_json"].get<std::string>()), "picture").image;
+  EXPECT_EQ(picture.width, 64);
+  EXPECT_EQ(data["output_format"], "webp");
+  EXPECT_EQ(data["size"], "64x32");
+  EXPECT_GT(data["created_at"], 1'600'000'000);
+  EXPECT_EQ(data["usage"]["total_tokens"], 0);
+  EXPECT_TRUE(client.ReadEnd());
+}
+
+TEST_F(ServerTest, AJobNobodyStreamsAnyMoreIsCancelled) {
+  const std::string body =
+      R"({"prompt": "x", "size": "128x128", "steps": 200, "stream": true, "partial_images": 3})";
+  const auto streamed = [&] {
+    auto client = std::make_unique<http::Client>(server().port());
+    client->Send(http::RequestText("POST", "/v1/images/generations", server().port(), body));
+    client->Read(false);
+    return client;
+  };
+  streamed()->Reset();
+  jobs::Queue& queue = server()->jobs();
+  EXPECT_EQ(jobs::WaitForEnd(queue, queue.List().front().id).state, jobs::State::kCancelled);
+  // One that is stopped by another is told.
+  const auto client = streamed();
+  server().Ask("DELETE", "/jobs/" + queue.List().front().id);
+  auto [name, data] = ReadEvent(*client);
+  while (name == "image_generation.partial_image") std::tie(name, data) = ReadEvent(*client);
+  EXPECT_EQ(name, "error");
+  EXPECT_EQ(data["error"]["code"], "cancelled");
+}
+
 TEST_F(ServerTest, HeartbeatsComeWhileNothingHappens) {
   settings_.http.heartbeat = milliseconds(20);
   const std::string running = server().Submit(kLongBody), waiting = server().Submit(kLongBody);

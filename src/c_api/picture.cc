@@ -178,7 +178,7 @@ qwen_image_status qwen_image_write_png(const char* path, int64_t width, int64_t 
     const qwen_image::Image image = qwen_image::CopyImage(width, height, channels, pixels);
     const std::string_view record = settings ? settings : "";
     std::map<std::string, std::string> text;
-    if (!record.empty()) text = qwen_image::draw::PngText(qwen_image::ParseJson(record, "the settings"));
+    if (!record.empty()) text = qwen_image::draw::FileText(qwen_image::ParseJson(record, "the settings"));
     qwen_image::WritePng(NeedText(path, "path"), image, text);
   });
 }

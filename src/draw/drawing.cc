@@ -204,7 +204,7 @@ Picture Drawing::Finish() {
     picture_.notes = report_.notes();
     picture_.channels = result.channels;
     picture_.pixels = std::move(result.pixels);
-    picture_.png_text = PngText(LibraryRecord(picture_, run_.request, opened_));
+    picture_.png_text = FileText(LibraryRecord(picture_, run_.request, opened_));
   }
   report_.Fraction(1);
   return std::move(picture_);

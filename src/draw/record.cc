@@ -9,6 +9,16 @@
 namespace qwen_image::draw {
 namespace {
 
+// IPTC's digital source type, in an XMP packet.
+constexpr const char* kGeneratedXmp =
+    "<?xpacket begin=\"\uFEFF\" id=\"W5M0MpCehiHzreSzNTczkc9d\"?>"
+    "<x:xmpmeta xmlns:x=\"adobe:ns:meta/\"><rdf:RDF "
+    "xmlns:rdf=\"http://www.w3.org/1999/02/22-rdf-syntax-ns#\">"
+    "<rdf:Description rdf:about=\"\" xmlns:Iptc4xmpExt=\"http://iptc.org/std/Iptc4xmpExt/2008-02-29/\" "
+    "Iptc4xmpExt:DigitalSourceType="
+    "\"http://cv.iptc.org/newscodes/digitalsourcetype/trainedAlgorithmicMedia\"/>"
+    "</rdf:RDF></x:xmpmeta><?xpacket end=\"r\"?>";
+
 // The request with what the picture was drawn with where it left that to the model.
 GenerateRequest Drawn(const Picture& picture, const GenerateRequest& request) {
   GenerateRequest drawn = options::WithoutData(request);
@@ -76,8 +86,11 @@ std::string RecordText(const Json& record) {
   return record.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
-std::map<std::string, std::string> PngText(const Json& record) {
-  return {{kRecordKey, RecordText(record)}, {"Software", std::string("qwen-image.cpp ") + Version()}};
+PictureText FileText(const Json& record, SourceMark mark) {
+  PictureText text = {{kRecordKey, RecordText(record)},
+                      {kSoftwareKey, std::string("qwen-image.cpp ") + Version()}};
+  if (mark == SourceMark::kWritten) text[kXmpKey] = kGeneratedXmp;
+  return text;
 }
 
 }  // namespace qwen_image::draw

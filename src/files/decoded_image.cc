@@ -74,13 +74,28 @@ void CheckImageSize(const std::string& where, std::string_view format, int64_t w
        width, height, limits.max_side, limits.max_pixels);
 }
 
+bool IsPng(std::string_view bytes) { return bytes.starts_with("\x89PNG"); }
+
+void CheckPicture(const Image& image, int64_t max_side) {
+  const bool sides =
+      image.width >= 1 && image.height >= 1 && image.width <= max_side && image.height <= max_side;
+  if (image.channels != 3 && image.channels != 4)
+    Fail(ErrorKind::kUsage, "a picture of {} channels cannot be written; 3 (RGB) and 4 (RGBA) can",
+         image.channels);
+  if (!sides || image.pixels.size() != static_cast<size_t>(image.width * image.height * image.channels))
+    Fail(ErrorKind::kUsage,
+         "a picture that says it has {}x{} pixels and holds {} bytes cannot be written; sides are from 1 to "
+         "{}, and a pixel has {} bytes",
+         image.width, image.height, image.pixels.size(), max_side, image.channels);
+}
+
 Image PixelsOf(DecodedImage image, Transparency transparency) {
   Image pixels{image.width, image.height, std::move(image.pixels), image.channels};
   return transparency == Transparency::kKept ? pixels : Flatten(std::move(pixels));
 }
 
 DecodedImage DecodePixels(std::string_view bytes, const std::string& where, const ImageLimits& limits) {
-  if (bytes.starts_with("\x89PNG")) return DecodePng(bytes, where, limits);
+  if (IsPng(bytes)) return DecodePng(bytes, where, limits);
   if (bytes.starts_with("\xff\xd8\xff")) return DecodeJpeg(bytes, where, limits);
   if (bytes.starts_with("RIFF") && bytes.substr(0, 12).ends_with("WEBP"))
     return DecodeWebp(bytes, where, limits);

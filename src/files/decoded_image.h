@@ -25,6 +25,12 @@ struct DecodedImage {
 void CheckImageSize(const std::string& where, std::string_view format, int64_t width, int64_t height,
                     const ImageLimits& limits);
 
+bool IsPng(std::string_view bytes);
+
+// For writers of pictures. Throws Error kUsage if the pixels are not as many as the picture says, or a side
+// is longer than the format allows.
+void CheckPicture(const Image& image, int64_t max_side);
+
 // The note of readers that lay transparent parts on white.
 inline constexpr const char* kOnWhiteNote = "transparent parts are laid on white";
 

@@ -3,66 +3,17 @@
 #include <algorithm>
 #include <optional>
 
+#include "files/exif.h"
+
 namespace qwen_image {
 namespace {
 
-using namespace std::string_view_literals;  // for bytes with NULs in them
-
-// A TIFF structure: numbers in either byte order, at offsets that may lead anywhere.
-class Tiff {
- public:
-  Tiff(std::string_view bytes, bool big_endian) : bytes_(bytes), big_endian_(big_endian) {}
-
-  std::optional<uint32_t> Number(uint64_t at, uint64_t size) const {
-    if (at > bytes_.size() || size > bytes_.size() - at) return std::nullopt;
-    uint32_t value = 0;
-    for (uint64_t i = 0; i < size; ++i) {
-      const uint64_t byte = big_endian_ ? at + i : at + size - 1 - i;
-      value = value << 8 | static_cast<uint8_t>(bytes_[byte]);
-    }
-    return value;
-  }
-
-  // The first number of the field that the 12 bytes at `at` describe.
-  std::optional<uint32_t> Value(uint64_t at) const {
-    const uint32_t type = Number(at + 2, 2).value_or(0);
-    const uint64_t unit = type == kShort || type == kSignedShort ? 2
-                          : type == kLong || type == kSignedLong ? 4
-                                                                 : 0;
-    const uint64_t count = Number(at + 4, 4).value_or(0);
-    const std::optional<uint32_t> data = Number(at + 8, 4);  // or where it is
-    const uint64_t size = unit * count;
-    if (size == 0 || !data) return std::nullopt;
-    if (size <= 4) return Number(at + 8, unit);
-    if (size > bytes_.size() || *data > bytes_.size() - size) return std::nullopt;
-    return Number(*data, unit);
-  }
-
- private:
-  static constexpr uint32_t kShort = 3, kLong = 4, kSignedShort = 8, kSignedLong = 9;
-  std::string_view bytes_;
-  bool big_endian_;
-};
-
-std::optional<uint32_t> ExifOrientation(std::string_view exif) {
-  constexpr std::string_view kPrefix = "Exif\0\0"sv;
+std::optional<uint32_t> ExifOrientation(std::string_view bytes) {
   constexpr uint32_t kOrientation = 0x0112;
-  for (int i = 0; i < 2; ++i) {  // some programs write it twice
-    if (exif.starts_with(kPrefix)) exif.remove_prefix(kPrefix.size());
-  }
-  const bool big_endian = exif.starts_with("MM");
-  if (!big_endian && !exif.starts_with("II")) return std::nullopt;
-  const Tiff tiff(exif, big_endian);
-  const std::string_view version = exif.substr(2, 2);
-  if (version != "*\0"sv && version != "\0*"sv) return std::nullopt;
-  const uint64_t directory = tiff.Number(4, 4).value_or(0);
-  const uint64_t count = tiff.Number(directory, 2).value_or(0);
-  for (uint64_t i = 0; i < count; ++i) {
-    const uint64_t field = directory + 2 + i * 12;
-    const std::optional<uint32_t> tag = tiff.Number(field, 2);
-    if (!tag) break;
-    if (*tag != kOrientation) continue;
-    if (const std::optional<uint32_t> value = tiff.Value(field)) return value;
+  const std::optional<Exif> exif = Exif::Open(bytes);
+  if (!exif) return std::nullopt;
+  for (const uint64_t field : exif->Fields(exif->first_directory(), kOrientation)) {
+    if (const std::optional<uint32_t> value = exif->Value(field)) return value;
   }
   return std::nullopt;
 }

@@ -86,14 +86,14 @@ std::mutex temporaries_mutex;
 
 // Opens a new file beside `target`. Not mkstemp: its files are readable by their owner only, whatever the
 // umask says.
-int OpenTemporary(const fs::path& target, fs::path* temporary) {
+int OpenTemporary(const fs::path& target, mode_t mode, fs::path* temporary) {
   static int counter = 0;
   const std::lock_guard lock(temporaries_mutex);
   const std::string prefix = TemporaryPrefix(target);
   int fd = -1;
   for (int attempt = 0; attempt < 100 && fd < 0; ++attempt) {
     *temporary = target.parent_path() / fmt::format("{}{}-{}", prefix, getpid(), counter++);
-    fd = open(temporary->c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    fd = open(temporary->c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode);
     if (fd < 0 && errno != EEXIST) break;  // EEXIST: left behind by a killed process with the same id
   }
   if (fd >= 0) flock(fd, LOCK_EX | LOCK_NB);  // where a file system has no locks, the process id must do
@@ -102,7 +102,7 @@ int OpenTemporary(const fs::path& target, fs::path* temporary) {
 
 }  // namespace
 
-OutputFile::OutputFile(const fs::path& target) : target_(target) {
+OutputFile::OutputFile(const fs::path& target, Folder folder) : target_(target) {
   int fd = -1;
   if (IsWrittenDirectly(target)) {
     fd = open(target.c_str(), O_WRONLY | O_CLOEXEC);
@@ -114,8 +114,8 @@ OutputFile::OutputFile(const fs::path& target) : target_(target) {
       const fs::path real = fs::canonical(target, error);
       if (!error) target_ = real;
     }
-    RemoveLeftovers(target_);
-    fd = OpenTemporary(target_, &temporary_);
+    if (folder == Folder::kUsers) RemoveLeftovers(target_);
+    fd = OpenTemporary(target_, folder == Folder::kOwn ? 0600 : 0666, &temporary_);
   }
   if (fd < 0) {
     const int error = errno;

@@ -11,9 +11,16 @@ namespace qwen_image {
 
 class OutputFile {
  public:
+  enum class Folder {
+    kUsers,
+    // One that the program keeps: its files are their owner's alone, whatever the folder allows, and who
+    // keeps it removes what killed processes left, which would mean to read the folder for every file.
+    kOwn,
+  };
+
   // Throws Error kCannotWrite: no such folder, not allowed, the target is a folder, …
   // A symbolic link is followed. A character device or pipe (/dev/null, /dev/stdout) is written directly.
-  explicit OutputFile(const std::filesystem::path& target);
+  explicit OutputFile(const std::filesystem::path& target, Folder folder = Folder::kUsers);
   ~OutputFile();
   OutputFile(const OutputFile&) = delete;
   OutputFile& operator=(const OutputFile&) = delete;
@@ -34,7 +41,8 @@ class OutputFile {
 void CheckWritable(const std::filesystem::path& target);
 
 // Removes what killed processes left of their OutputFiles for `target`. OutputFile does so itself, before it
-// writes. Files of processes that still run are left alone, and so is whatever is no regular file.
+// writes to a user's folder. Files of processes that still run are left alone, and so is whatever is no
+// regular file.
 void RemoveLeftovers(const std::filesystem::path& target);
 
 }  // namespace qwen_image

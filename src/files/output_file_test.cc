@@ -47,6 +47,20 @@ TEST(OutputFile, AppearsOnCommitOnly) {
   EXPECT_EQ(folder.FileCount(), 1u);
 }
 
+TEST(OutputFile, FilesOfTheProgramsOwnFoldersAreTheirOwnersAlone) {
+  const TempFolder folder;
+  const mode_t before = umask(022);
+  for (const auto& [kind, mode] :
+       {std::pair(OutputFile::Folder::kUsers, 0644u), std::pair(OutputFile::Folder::kOwn, 0600u)}) {
+    OutputFile file(folder.path() / "out", kind);
+    file.Commit();
+    struct stat status;
+    ASSERT_EQ(stat((folder.path() / "out").c_str(), &status), 0);
+    EXPECT_EQ(status.st_mode & 0777, mode);
+  }
+  umask(before);
+}
+
 TEST(OutputFile, LeavesNothingWithoutCommit) {
   const TempFolder folder;
   {

@@ -256,11 +256,9 @@ Image ReadPng(const std::filesystem::path& path, Transparency transparency) {
   return PixelsOf(std::move(image), transparency);
 }
 
-std::map<std::string, std::string> ReadPngText(const std::filesystem::path& path) {
-  const MappedFile file(path);
-  const std::string where = path.string();
-  const Header header = CheckHeader(file.text(), where, {});
-  Reader reader(file.text(), where);
+std::map<std::string, std::string> DecodePngText(std::string_view bytes, const std::string& where) {
+  const Header header = CheckHeader(bytes, where, {});
+  Reader reader(bytes, where);
   reader.Call([&] {
     reader.Begin();
     png_set_interlace_handling(reader.png());
@@ -268,7 +266,12 @@ std::map<std::string, std::string> ReadPngText(const std::filesystem::path& path
   });
   // The pixels are unpacked and dropped: what stands behind them is found by nothing else.
   ReadRows(header, where, reader, [](int64_t) { return nullptr; });
-  std::map<std::string, std::string> texts = Texts(reader);
+  return Texts(reader);
+}
+
+std::map<std::string, std::string> ReadPngText(const std::filesystem::path& path) {
+  const MappedFile file(path);
+  std::map<std::string, std::string> texts = DecodePngText(file.text(), path.string());
   file.ThrowIfDamaged();
   return texts;
 }

@@ -19,5 +19,6 @@ DecodedImage DecodePng(std::string_view bytes, const std::string& where, const I
 Image ReadPng(const std::filesystem::path& path, Transparency transparency = Transparency::kOnWhite);
 // The text before and behind the pixels, as UTF-8; of equal keywords the first.
 std::map<std::string, std::string> ReadPngText(const std::filesystem::path& path);
+std::map<std::string, std::string> DecodePngText(std::string_view bytes, const std::string& where);
 
 }  // namespace qwen_image

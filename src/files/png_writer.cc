@@ -98,31 +98,18 @@ class Writer {
   png_infop info_ = nullptr;
 };
 
-void CheckPicture(const Image& image) {
-  const bool sides =
-      image.width >= 1 && image.height >= 1 && image.width <= kMaxSide && image.height <= kMaxSide;
-  if (image.channels != 3 && image.channels != 4)
-    Fail(ErrorKind::kUsage, "a picture of {} channels cannot be written; 3 (RGB) and 4 (RGBA) can",
-         image.channels);
-  if (!sides || image.pixels.size() != static_cast<size_t>(image.width * image.height * image.channels))
-    Fail(ErrorKind::kUsage,
-         "a picture that says it has {}x{} pixels and holds {} bytes cannot be written; sides are from 1 to "
-         "{}, and a pixel has {} bytes",
-         image.width, image.height, image.pixels.size(), kMaxSide, image.channels);
-}
-
 }  // namespace
 
 void WritePng(const std::filesystem::path& path, const Image& image,
               const std::map<std::string, std::string>& text) {
-  CheckPicture(image);
+  CheckPicture(image, kMaxSide);
   OutputFile file(path);
   Writer([&](const void* bytes, size_t size) { file.Write(bytes, size); }).Write(image, text);
   file.Commit();
 }
 
 std::string EncodePng(const Image& image, const std::map<std::string, std::string>& text) {
-  CheckPicture(image);
+  CheckPicture(image, kMaxSide);
   std::string png;
   Writer([&](const void* bytes, size_t size) {
     png.append(static_cast<const char*>(bytes), size);

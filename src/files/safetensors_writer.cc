@@ -49,8 +49,9 @@ int64_t PlannedTensor::bytes() const {
 }
 
 SafetensorsWriter::SafetensorsWriter(const std::filesystem::path& path,
-                                     std::span<const PlannedTensor> tensors, const Metadata& metadata)
-    : file_(path), path_(path.string()), missing_(ValueBytes(tensors)) {
+                                     std::span<const PlannedTensor> tensors, const Metadata& metadata,
+                                     OutputFile::Folder folder)
+    : file_(path, folder), path_(path.string()), missing_(ValueBytes(tensors)) {
   const std::string header = Header(tensors, metadata);
   file_.Write(header.data(), header.size());
 }

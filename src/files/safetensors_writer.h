@@ -30,7 +30,7 @@ class SafetensorsWriter {
 
   // Throws Error kCannotWrite, or kBadInput for a name that is no UTF-8 or is there twice.
   SafetensorsWriter(const std::filesystem::path& path, std::span<const PlannedTensor> tensors,
-                    const Metadata& metadata);
+                    const Metadata& metadata, OutputFile::Folder folder = OutputFile::Folder::kUsers);
 
   void Append(std::span<const std::byte> bytes);  // throws Error kCannotWrite
   // When all values are written: waits for the disk and puts the file in its place. A writer that is

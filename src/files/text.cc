@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstdint>
 
 namespace qwen_image {
@@ -64,6 +65,17 @@ std::string Printable(std::string_view text, size_t max_bytes) {
     text.remove_prefix(taken);
   }
   return result;
+}
+
+std::string PrintableLines(std::string_view text) {
+  std::string result;
+  for (;;) {
+    const size_t end = std::min(text.find('\n'), text.size());
+    result += Printable(text.substr(0, end), text.size());
+    if (end == text.size()) return result;
+    result += '\n';
+    text.remove_prefix(end + 1);
+  }
 }
 
 std::string Quoted(std::string_view text) { return '"' + Printable(text) + '"'; }

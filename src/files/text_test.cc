@@ -36,5 +36,11 @@ TEST(Printable, KeepsTextAndEscapesTheRest) {
   EXPECT_EQ(Quoted("a"), "\"a\"");
 }
 
+TEST(Printable, LinesOfAMessageStay) {
+  EXPECT_EQ(PrintableLines("a\n  \x1b\u202e\n"), "a\n  \\x1b\\xe2\\x80\\xae\n");
+  EXPECT_EQ(PrintableLines(""), "");
+  EXPECT_EQ(PrintableLines(std::string(1000, 'x')), std::string(1000, 'x'));
+}
+
 }  // namespace
 }  // namespace qwen_image

@@ -90,8 +90,9 @@ void PromptCache::Keep(const PromptKey& key, const Tensor& embeds) {
       fs::permissions(folder_, fs::perms::owner_all, fs::perm_options::replace, error);
     TensorFile kept{.metadata = MetadataOf(key), .tensors = {}};
     kept.tensors.emplace(kEmbeds, embeds.Clone());
-    WriteTensorFile(FileOf(key), kept);
-    DropOldFiles();
+    const fs::path path = FileOf(key);
+    WriteTensorFile(path, kept, OutputFile::Folder::kOwn);
+    LimitFiles(static_cast<int64_t>(fs::file_size(path, error)));
   } catch (const Error&) {  // a full disk, a folder that may not be written, …
   }
 }
@@ -112,7 +113,17 @@ fs::path PromptCache::FileOf(const PromptKey& key) const {
   return folder_ / (Sha256(all).substr(0, kNameDigits) + kPromptEnding);
 }
 
-void PromptCache::DropOldFiles() const {
+// Thousands of files would be looked at for every prompt. Other processes add some too, so now and then they
+// are.
+void PromptCache::LimitFiles(int64_t new_bytes) {
+  constexpr int kFilesBetweenLooks = 64;
+  bytes_in_folder_ += new_bytes;
+  if (files_until_look_-- > 0 && bytes_in_folder_ <= limits_.file_bytes) return;
+  files_until_look_ = kFilesBetweenLooks;
+  DropOldFiles();
+}
+
+void PromptCache::DropOldFiles() {
   constexpr std::chrono::hours kAbandoned(1);  // a file under way takes seconds; its writer was killed
   const auto now = fs::file_time_type::clock::now();
   std::vector<CachedFile> files;
@@ -132,10 +143,13 @@ void PromptCache::DropOldFiles() const {
   }
   std::sort(files.begin(), files.end(),
             [](const CachedFile& a, const CachedFile& b) { return a.used < b.used; });
+  // A full folder is not looked at for every file either: some room is made.
+  const int64_t wanted = total > limits_.file_bytes ? limits_.file_bytes - limits_.file_bytes / 8 : total;
   for (const CachedFile& file : files) {
-    if (total <= limits_.file_bytes) break;
+    if (total <= wanted) break;
     if (fs::remove(file.path, error)) total -= file.bytes;
   }
+  bytes_in_folder_ = total;
 }
 
 }  // namespace qwen_image::keep

@@ -29,7 +29,7 @@ class PromptCache {
   struct Limits {
     int64_t memory_bytes = 128 << 20;
     int64_t file_bytes =
-        256 << 20;  // of all files in the folder; those that were not used the longest go first
+        256 << 20;  // of all files in the folder, about; those that were not used the longest go first
   };
   explicit PromptCache(std::filesystem::path folder = {}) : PromptCache(std::move(folder), Limits()) {}
   PromptCache(std::filesystem::path folder, Limits limits);
@@ -49,10 +49,14 @@ class PromptCache {
   std::filesystem::path FileOf(const PromptKey& key) const;
   std::optional<Tensor> FindFile(const PromptKey& key) const;
   void KeepInMemory(const PromptKey& key, const Tensor& embeds);
-  void DropOldFiles() const;
+  // To be called behind each new file, whose size is given; looks at the folder when it must.
+  void LimitFiles(int64_t new_bytes);
+  void DropOldFiles();
 
   std::filesystem::path folder_;  // empty: none
   Limits limits_;
+  int64_t bytes_in_folder_ = 0;  // when it was looked at, and what this process has added since
+  int files_until_look_ = 0;
   std::list<Entry> entries_;  // of this process, the last used first
 };
 

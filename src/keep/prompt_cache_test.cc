@@ -97,7 +97,7 @@ TEST(PromptCache, TheFilesThatWereNotUsedTheLongestGoFirst) {
     if (file.filename() != "model.safetensors") one_file = static_cast<int64_t>(fs::file_size(file));
   }
 
-  PromptCache cache(folder.path(), {.memory_bytes = 0, .file_bytes = 3 * one_file});
+  PromptCache cache(folder.path(), {.memory_bytes = 0, .file_bytes = 4 * one_file - 1});
   for (int64_t i = 1; i < 3; ++i) {
     cache.Keep(KeyOf({1, 2, 3, i}), Embeds(static_cast<float>(i)));
     files = Age(folder.path(), files, std::chrono::hours(9 - i));
@@ -111,6 +111,26 @@ TEST(PromptCache, TheFilesThatWereNotUsedTheLongestGoFirst) {
   EXPECT_TRUE(Holds(cache, KeyOf({1, 2, 3, 2}), 2));
   EXPECT_TRUE(Holds(cache, KeyOf({1, 2, 3, 4}), 4));
   EXPECT_TRUE(fs::exists(folder.path() / "model.safetensors")) << "another's file was removed";
+}
+
+TEST(PromptCache, AFolderOfManyFilesIsNotReadForEveryPrompt) {
+  const TempFolder folder;
+  PromptCache cache(folder.path(), {.memory_bytes = 0, .file_bytes = 100'000});
+  cache.Keep(KeyOf({1, 2, 3, 0}), Embeds(0));
+  const fs::path other = folder.Write(std::string(32, 'a') + ".prompt.safetensors",
+                                      std::string(100'000, 'x'));  // of another process
+  fs::last_write_time(other, fs::file_time_type::clock::now() - std::chrono::hours(9));
+  cache.Keep(KeyOf({1, 2, 3, 1}), Embeds(1));
+  EXPECT_TRUE(fs::exists(other)) << "the folder was read";
+  for (int64_t i = 2; i < 70; ++i) cache.Keep(KeyOf({1, 2, 3, i}), Embeds(2));
+  EXPECT_FALSE(fs::exists(other)) << "the limit is forgotten";
+}
+
+TEST(PromptCache, FilesAreTheirOwnersAloneInAnyFolder) {
+  const TempFolder folder;
+  fs::permissions(folder.path(), fs::perms(0755));
+  PromptCache(folder.path()).Keep(KeyOf({1, 2, 3, 4}), Embeds(5));
+  EXPECT_EQ(fs::directory_iterator(folder.path())->status().permissions(), fs::perms(0600));
 }
 
 TEST(PromptCache, WhatKilledWritersLeftIsRemoved) {

@@ -67,12 +67,12 @@ void CheckMetadata(const std::string& path, const TensorFile& kept, const Expect
 
 }  // namespace
 
-void WriteTensorFile(const std::filesystem::path& path, const TensorFile& kept) {
+void WriteTensorFile(const std::filesystem::path& path, const TensorFile& kept, OutputFile::Folder folder) {
   SafetensorsWriter::Metadata metadata = kept.metadata;
   metadata[kChecksum] = Checksum(kept);
   std::vector<PlannedTensor> planned;
   for (const auto& [name, tensor] : kept.tensors) planned.push_back({name, kFloat32, tensor.shape()});
-  SafetensorsWriter writer(path, planned, metadata);
+  SafetensorsWriter writer(path, planned, metadata, folder);
   for (const auto& [name, tensor] : kept.tensors) writer.Append(BytesOf(tensor));
   writer.Finish();
 }

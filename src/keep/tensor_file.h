@@ -8,6 +8,7 @@
 #include <string>
 
 #include "core/tensor.h"
+#include "files/output_file.h"
 
 namespace qwen_image::keep {
 
@@ -16,7 +17,9 @@ struct TensorFile {
   std::map<std::string, Tensor> tensors;
 };
 
-void WriteTensorFile(const std::filesystem::path& path, const TensorFile& kept);  // throws kCannotWrite
+// Throws Error kCannotWrite.
+void WriteTensorFile(const std::filesystem::path& path, const TensorFile& kept,
+                     OutputFile::Folder folder = OutputFile::Folder::kUsers);
 
 // What the reader knows beforehand: metadata that must be there with these values, and all tensors' shapes.
 struct ExpectedTensors {

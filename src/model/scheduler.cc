@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "core/fail.h"
+#include "files/text.h"
 #include "weights/config_reader.h"
 
 namespace qwen_image {
@@ -61,7 +62,7 @@ SchedulerConfig ReadSchedulerConfig(const std::filesystem::path& folder) {
   if (class_name != "FlowMatchEulerDiscreteScheduler") {
     Fail(ErrorKind::kBadInput,
          "{}: the scheduler {} is not supported (expected FlowMatchEulerDiscreteScheduler)", config.where(),
-         class_name);
+         Quoted(class_name));
   }
   for (const char* key : {"invert_sigmas", "use_karras_sigmas", "use_exponential_sigmas", "use_beta_sigmas",
                           "stochastic_sampling"}) {
@@ -81,8 +82,8 @@ SchedulerConfig ReadSchedulerConfig(const std::filesystem::path& folder) {
     c.shift_terminal = config.Number("shift_terminal");
   const std::string type = config.String("time_shift_type", "exponential");
   if (type != "exponential" && type != "linear") {
-    Fail(ErrorKind::kBadInput, "{}: time_shift_type is \"{}\", expected exponential or linear",
-         config.where(), type);
+    Fail(ErrorKind::kBadInput, "{}: time_shift_type is {}, expected exponential or linear", config.where(),
+         Quoted(type));
   }
   c.time_shift_type =
       type == "linear" ? SchedulerConfig::TimeShift::kLinear : SchedulerConfig::TimeShift::kExponential;

@@ -92,7 +92,7 @@ ReportPicture ForReport(std::string file, const Drawn& drawn, const GenerateRequ
   const draw::OpenedModel& model = draw::ModelOf(pipeline);
   Json record = draw::DrawnRecord(drawn.picture, request, model.model->id(), model);
   draw::NameSources(request, "report", record);
-  return {std::move(file), drawn.picture.image(), draw::PngText(record)};
+  return {std::move(file), drawn.picture.image(), draw::FileText(record)};
 }
 
 std::pair<int64_t, int64_t> SmallSize(const Pipeline& pipeline) {

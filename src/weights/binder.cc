@@ -5,13 +5,13 @@
 #include "core/fail.h"
 #include "core/glob.h"
 #include "files/text.h"
+#include "weights/names.h"
 
 namespace qwen_image {
 namespace {
 
-// All of them, even if not one tensor of the real transformer (1933) fits; a hostile file cannot fill the
-// screen.
-constexpr size_t kMaxLines = 4000;
+// No model has as many roles of tensors; a hostile file cannot fill the screen.
+constexpr size_t kMaxLines = 200;
 
 }  // namespace
 
@@ -24,12 +24,12 @@ const WeightTensor* WeightBinder::Take(const std::string& name, const Shape& sha
   }
   WeightTensor& tensor = found->second;
   if (!tensor.problem().empty()) {
-    unreadable_.push_back(fmt::format("{} {}", Printable(name), tensor.problem()));
+    unreadable_.push_back({name, tensor.problem()});
     return nullptr;
   }
   if (!tensor.FitTo(shape)) {
-    misshapen_.push_back(fmt::format("{} has shape {}, expected {}", Printable(name),
-                                     ToString(tensor.shape()), ToString(shape)));
+    misshapen_.push_back(
+        {name, fmt::format("has shape {}, expected {}", ToString(tensor.shape()), ToString(shape))});
     return nullptr;
   }
   return &tensor;
@@ -41,8 +41,8 @@ WeightMatrix WeightBinder::Matrix(const std::string& name, const Shape& shape) {
   const WeightMatrix matrix = tensor->Matrix();
   // Possible in GGUF, whose metadata may change a tensor's shape afterwards.
   if (matrix.coding && matrix.cols % matrix.coding->unit() != 0) {
-    misshapen_.push_back(fmt::format("{} has rows of {} values, which are not whole blocks of {} ({})",
-                                     Printable(name), matrix.cols, matrix.coding->unit(), tensor->Format()));
+    misshapen_.push_back({name, fmt::format("has rows of {} values, which are not whole blocks of {} ({})",
+                                            matrix.cols, matrix.coding->unit(), tensor->Format())});
     return {};
   }
   return matrix;
@@ -94,6 +94,24 @@ std::string WeightBinder::PrefixHint(const std::vector<std::string>& unexpected)
   return "";
 }
 
+// "transformer_blocks.{0…59}.attn.to_q.bias (60) is missing, …": a line for each role and what is wrong with
+// it.
+void WeightBinder::AddLines(const std::vector<Problem>& problems, std::string& message) {
+  std::map<std::pair<std::string, std::string>, size_t> index;
+  std::vector<std::pair<std::string, std::vector<std::string>>> lines;  // what is wrong, and with which
+  for (const Problem& problem : problems) {
+    const auto [at, added] = index.try_emplace({RoleOf(problem.name), problem.text}, lines.size());
+    if (added) lines.emplace_back(problem.text, std::vector<std::string>());
+    lines[at->second].second.push_back(problem.name);
+  }
+  for (size_t i = 0; i < std::min(lines.size(), kMaxLines); ++i) {
+    const auto& [text, names] = lines[i];
+    message += fmt::format("\n  {}{} {}", Printable(FoldedName(names)),
+                           names.size() > 1 ? fmt::format(" ({})", names.size()) : "", text);
+  }
+  if (lines.size() > kMaxLines) message += fmt::format("\n  … and {} more", lines.size() - kMaxLines);
+}
+
 void WeightBinder::Finish() {
   store_.ThrowIfDamaged();
   const std::vector<std::string> unexpected = Unexpected();
@@ -106,17 +124,13 @@ void WeightBinder::Finish() {
       "expected{}",
       store_.path().string(), missing_.size(), misshapen_.size(), unreadable_.size(), unexpected.size(),
       PrefixHint(unexpected));
-  size_t lines = 0;
-  const auto add = [&](const std::string& line) {
-    if (++lines <= kMaxLines) message += "\n  " + line;
-  };
-  for (const auto& [name, shape] : missing_) {
-    add(fmt::format("{} is missing, expected with shape {}", Printable(name), ToString(shape)));
-  }
-  for (const std::string& line : misshapen_) add(line);
-  for (const std::string& line : unreadable_) add(line);
-  for (const std::string& name : unexpected) add(fmt::format("{} is not expected", Printable(name)));
-  if (lines > kMaxLines) message += fmt::format("\n  … and {} more", lines - kMaxLines);
+  std::vector<Problem> problems;
+  for (const auto& [name, shape] : missing_)
+    problems.push_back({name, fmt::format("is missing, expected with shape {}", ToString(shape))});
+  problems.insert(problems.end(), misshapen_.begin(), misshapen_.end());
+  problems.insert(problems.end(), unreadable_.begin(), unreadable_.end());
+  for (const std::string& name : unexpected) problems.push_back({name, "is not expected"});
+  AddLines(problems, message);
   throw Error(ErrorKind::kBadInput, message);
 }
 

@@ -37,8 +37,7 @@ class WeightBinder {
   // Tensors that are legal and not needed: `visual.*`, `*.time_conv.*`, … ('*' matches any text).
   void AllowUnused(std::string_view pattern);
 
-  // Throws Error kBadInput that lists every problem found (all of them up to a readable number, then a
-  // count).
+  // Throws Error kBadInput that lists every problem found; what is the same in many blocks is a line.
   void Finish();
 
  private:
@@ -52,9 +51,14 @@ class WeightBinder {
   WeightUpdates* updates_;
   std::set<std::string> taken_;
   std::vector<std::string> unused_patterns_;
+  // A tensor, and what is wrong with it: "has shape [1, 2], expected [2, 1]".
+  struct Problem {
+    std::string name, text;
+  };
+  static void AddLines(const std::vector<Problem>& problems, std::string& message);
+
   std::map<std::string, Shape> missing_;
-  std::vector<std::string> misshapen_;   // lines of the message
-  std::vector<std::string> unreadable_;  // lines of the message
+  std::vector<Problem> misshapen_, unreadable_;
 };
 
 }  // namespace qwen_image

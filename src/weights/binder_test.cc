@@ -14,6 +14,7 @@ namespace {
 
 using ::testing::AllOf;
 using ::testing::ElementsAre;
+using ::testing::EndsWith;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
@@ -100,12 +101,25 @@ TEST(WeightBinder, LongListsAreCut) {
   WeightStore store = weights.Open();
   WeightBinder binder(store);
   binder.AllowUnused("a");
-  for (int i = 0; i < 4005; ++i) binder.Floats(fmt::format("t{:04}", i), {1});
+  for (int i = 0; i < 205; ++i) binder.Floats(fmt::format("t{:03}", i), {1});
   const std::string message = FinishMessage(binder);
-  EXPECT_THAT(message,
-              AllOf(HasSubstr("4005 missing"), HasSubstr("t3999 is missing"), Not(HasSubstr("t4000"))));
+  EXPECT_THAT(message, AllOf(HasSubstr("205 missing"), HasSubstr("t199 is missing"), Not(HasSubstr("t200"))));
   EXPECT_TRUE(message.ends_with("\n  … and 5 more")) << message;
-  EXPECT_EQ(std::count(message.begin(), message.end(), '\n'), 4001);
+  EXPECT_EQ(std::count(message.begin(), message.end(), '\n'), 201);
+}
+
+TEST(WeightBinder, WhatIsTheSameInAllBlocksIsALine) {
+  Weights weights;
+  for (const char* name : {"a.0.w", "a.1.w", "a.3.w"}) weights.Add(name, "BF16", {2}, kBf16);
+  WeightStore store = weights.Open();
+  WeightBinder binder(store);
+  binder.Floats("a.0.w", {1});
+  for (int i = 0; i < 60; ++i) binder.Floats(fmt::format("blocks.{}.to_q", i), {i == 7 ? 2 : 1});
+  EXPECT_THAT(FinishMessage(binder),
+              EndsWith("\n  blocks.{0…6,8…59}.to_q (59) is missing, expected with shape [1]"
+                       "\n  blocks.7.to_q is missing, expected with shape [2]"
+                       "\n  a.0.w has shape [2], expected [1]"
+                       "\n  a.{1,3}.w (2) is not expected"));
 }
 
 TEST(WeightBinder, UnusedTensorsMayBeAllowed) {

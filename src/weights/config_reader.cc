@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "core/fail.h"
+#include "files/text.h"
 
 namespace qwen_image {
 namespace {
@@ -15,23 +16,29 @@ int64_t CheckedInt(const Json& value, int64_t min, int64_t max, const std::strin
   if (!(number >= static_cast<double>(min) && number <= static_cast<double>(max)) ||
       number != std::floor(number)) {
     Fail(ErrorKind::kBadInput, "{}: \"{}\" is {}, expected a whole number from {} to {}", where, key,
-         value.dump(), min, max);
+         ShownValue(value), min, max);
   }
   return static_cast<int64_t>(number);
 }
 
 double CheckedNumber(const Json& value, const std::string& where, const std::string& key) {
   if (!value.is_number() || !std::isfinite(value.get<double>())) {
-    Fail(ErrorKind::kBadInput, "{}: \"{}\" is {}, expected a finite number", where, key, value.dump());
+    Fail(ErrorKind::kBadInput, "{}: \"{}\" is {}, expected a finite number", where, key, ShownValue(value));
   }
   return value.get<double>();
 }
 
 }  // namespace
 
+std::string ShownValue(const Json& value) {
+  return value.is_structured() ? value.type_name() : Printable(value.dump(), 80);
+}
+
 double CheckPositive(double value, const std::string& where, const std::string& key) {
-  if (value > 0) return value;
-  Fail(ErrorKind::kBadInput, "{}: \"{}\" is {}, expected a number above 0", where, key, value);
+  const auto computed_with = static_cast<float>(value);
+  if (computed_with > 0 && std::isfinite(computed_with)) return value;
+  Fail(ErrorKind::kBadInput, "{}: \"{}\" is {}, expected a number above 0 that fits into 32 bits", where, key,
+       value);
 }
 
 ConfigReader::ConfigReader(const Json& object, std::string where)
@@ -84,7 +91,7 @@ bool ConfigReader::Bool(const std::string& key, bool fallback) const {
   if (!Has(key)) return fallback;
   const Json& value = Get(key);
   if (!value.is_boolean())
-    Fail(ErrorKind::kBadInput, "{}: \"{}\" is {}, expected true or false", where_, key, value.dump());
+    Fail(ErrorKind::kBadInput, "{}: \"{}\" is {}, expected true or false", where_, key, ShownValue(value));
   return value.get<bool>();
 }
 
@@ -92,7 +99,7 @@ std::string ConfigReader::String(const std::string& key, const std::string& fall
   if (!Has(key)) return fallback;
   const Json& value = Get(key);
   if (!value.is_string())
-    Fail(ErrorKind::kBadInput, "{}: \"{}\" is {}, expected a string", where_, key, value.dump());
+    Fail(ErrorKind::kBadInput, "{}: \"{}\" is {}, expected a string", where_, key, ShownValue(value));
   return value.get<std::string>();
 }
 
@@ -112,7 +119,8 @@ std::vector<bool> ConfigReader::Bools(const std::string& key) const {
   std::vector<bool> values;
   for (const Json& value : Array(key)) {
     if (!value.is_boolean())
-      Fail(ErrorKind::kBadInput, "{}: \"{}\" holds {}, expected true or false", where_, key, value.dump());
+      Fail(ErrorKind::kBadInput, "{}: \"{}\" holds {}, expected true or false", where_, key,
+           ShownValue(value));
     values.push_back(value.get<bool>());
   }
   return values;

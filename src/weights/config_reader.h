@@ -38,7 +38,11 @@ class ConfigReader {
   std::string where_;
 };
 
-// The value, for the same from elsewhere (GGUF's metadata). Throws Error kBadInput unless it is above 0.
+// A value that is not as expected, as a message shows it.
+std::string ShownValue(const Json& value);
+
+// The value, for the same from elsewhere (GGUF's metadata). Throws Error kBadInput unless it is above 0
+// as the 32-bit float that is computed with.
 double CheckPositive(double value, const std::string& where, const std::string& key);
 
 }  // namespace qwen_image

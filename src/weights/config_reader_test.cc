@@ -57,5 +57,21 @@ TEST(ConfigReader, ErrorsNameFileAndKey) {
   EXPECT_NE(ErrorOf([&] { ConfigReader(Json::array(), "x"); }), "(no error)");
 }
 
+TEST(ConfigReader, PositiveIsWhatA32BitFloatHolds) {
+  for (const Json& value : {Json(-1), Json(0), Json(1e-50), Json(1e300)}) {
+    const Json json = {{"rms_norm_eps", value}};
+    EXPECT_THAT(ErrorOf([&] { ConfigReader(json, "c").Positive("rms_norm_eps", 1); }),
+                testing::HasSubstr("expected a number above 0"))
+        << value;
+  }
+}
+
+TEST(ConfigReader, AHostileValueIsShownInPart) {
+  const Json json = {{"layers", "\u202e" + std::string(1'000'000, 'x')}};
+  const std::string message = ErrorOf([&] { ConfigReader(json, "c").Int("layers", 1, 10); });
+  EXPECT_THAT(message, testing::Not(testing::HasSubstr("\u202e")));
+  EXPECT_LT(message.size(), 300u);
+}
+
 }  // namespace
 }  // namespace qwen_image

@@ -74,8 +74,7 @@ class DefaultsReader {
   }
 
   [[noreturn]] void Refuse(const char* key, const Json& value, const std::string& expected) const {
-    Fail(ErrorKind::kBadInput, "{}: \"{}\" is {}, expected {}", where_, key,
-         value.is_structured() ? value.type_name() : Printable(value.dump(), 80), expected);
+    Fail(ErrorKind::kBadInput, "{}: \"{}\" is {}, expected {}", where_, key, ShownValue(value), expected);
   }
 
   const Json& object_;

@@ -10,6 +10,7 @@
 
 #include "files/npy.h"
 #include "files/npz.h"
+#include "files/picture_file.h"
 #include "files/png.h"
 #include "files/text.h"
 #include "inputs.h"
@@ -50,6 +51,7 @@ void FuzzImage(std::string_view bytes) {
   const int64_t values = kept.image.width * kept.image.height * kept.image.channels;
   if (kept.image.pixels.size() != static_cast<size_t>(values)) std::abort();
   if (kept.transparent && !kept.image.has_alpha()) std::abort();
+  DecodePictureText(picture, "input");
   const MaskFile mask = DecodeMask(picture, "input", kLimits);
   if (mask.image.width != file.image.width || mask.image.height != file.image.height) std::abort();
   if (mask.image.pixels.size() * 3 != file.image.pixels.size()) std::abort();

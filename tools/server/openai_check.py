@@ -96,6 +96,34 @@ def check_generate(client, engine, folder):
     return pictures[0]
 
 
+def check_formats(client):
+    options = {"prompt": PROMPT, "size": "64x64", "response_format": "b64_json", "extra_body": {"steps": 1, "seed": 3}}
+    exact = picture(client.images.generate(**options).data[0].b64_json)
+    for name, compression in (("jpeg", 80), ("webp", 100)):
+        reply = client.images.generate(output_format=name, output_compression=compression, **options)
+        image = picture(reply.data[0].b64_json)
+        expect(reply.output_format == name and image.format == name.upper() and image.size == (64, 64), f"a picture as {name}")
+        expect("qwen-image" in json.loads(image.getexif().get_ifd(0x8769)[0x9286][8:]), f"settings in {name}")
+        if name == "webp":
+            expect(image.convert("RGB").tobytes() == exact.tobytes(), "every pixel is kept")
+
+
+def check_stream(client):
+    source = Image.new("RGB", (128, 128), (20, 40, 200))
+    options = {"prompt": PROMPT, "stream": True, "partial_images": 2, "output_format": "webp", "extra_body": {"steps": 40}}
+    streams = {"image_generation": client.images.generate(size="128x128", **options),
+               "image_edit": client.images.edit(image=("a.png", png(source)), **options)}
+    for what, stream in streams.items():
+        events = list(stream)
+        expect(events[-1].type == f"{what}.completed", f"{what}: the picture comes last")
+        expect(picture(events[-1].b64_json).size == (128, 128) and events[-1].output_format == "webp", "as it was asked for")
+        partial = events[:-1]
+        expect(1 <= len(partial) <= 2, "previews")
+        expect(all(event.type == f"{what}.partial_image" for event in partial), "nothing but previews before")
+        expect([event.partial_image_index for event in partial] == list(range(len(partial))), "in their order")
+        expect(picture(partial[0].b64_json).format == "WEBP", "previews have the picture's format")
+
+
 def check_edit(client):
     source = Image.new("RGB", (128, 128), (20, 40, 200))
     options = {"prompt": "make it red", "response_format": "b64_json", "extra_body": {"steps": 2, "seed": 3}}
@@ -131,9 +159,10 @@ def check_refusals(client):
     refused("cfg must be", extra_body={"cfg": "high"})
     refused('"stpes"', extra_body={"stpes": 4})
     refused("dall-e-3", model="dall-e-3")
-    refused("jpeg", output_format="jpeg")
+    refused("gif", output_format="gif")
+    refused("PNG", output_compression=50)
     refused("transparent", background="transparent")
-    refused("stream", extra_body={"stream": True})
+    refused("a stream", n=2, stream=True)
     refused("10485760 bytes", prompt="x" * (10 << 20))
     expect_error(openai.BadRequestError, lambda: client.images.edit(image=("a.png", b"no picture"), prompt="x"), "image[0]")
 
@@ -199,6 +228,8 @@ def main():
         with served(engine, folder, "--queue", "2") as url:
             client = client_of(url)
             check_generate(client, engine, folder)
+            check_formats(client)
+            check_stream(client)
             check_edit(client)
             check_models(client)
             check_refusals(client)

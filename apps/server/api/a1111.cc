@@ -127,7 +127,8 @@ Json InfoOf(const jobs::Job& job, const std::string& model) {
 http::Response ImagesReply(const jobs::Queue& queue, const jobs::Job& job, const Json& parameters,
                            const std::string& model) {
   Json images = Json::array();
-  for (size_t i = 0; i < job.images.size(); ++i) images.push_back(Base64Picture(queue, job, i));
+  for (size_t i = 0; i < job.images.size(); ++i)
+    images.push_back(EncodeBase64(EncodedPicture(queue, job, i)));
   const std::string info = JsonText(InfoOf(job, model));
   return JsonResponse({{"images", images}, {"parameters", parameters}, {"info", info}});
 }

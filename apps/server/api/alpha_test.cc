@@ -55,6 +55,23 @@ class AlphaRoutes : protected OpenToy, public RouteTest {
   }
 };
 
+TEST_F(AlphaRoutes, FormatsOfOpenAis) {
+  const auto picture = [&](const Json& reply) {
+    return DecodeImage(*DecodeBase64(reply["data"][0]["b64_json"].get<std::string>()), "reply", {},
+                       Transparency::kKept)
+        .image;
+  };
+  const Json webp = OpenAi({{"output_format", "webp"}});
+  EXPECT_EQ(webp["background"], "transparent");
+  EXPECT_EQ(picture(webp).pixels, picture(OpenAi(Json::object())).pixels);
+  const Json jpeg = OpenAi({{"output_format", "jpeg"}});
+  EXPECT_EQ(jpeg["background"], "opaque");
+  EXPECT_EQ(picture(jpeg).channels, 3);
+  EXPECT_THAT(Refusal(Post("/v1/images/generations",
+                           R"({"prompt": "x", "output_format": "jpeg", "background": "transparent"})")),
+              testing::HasSubstr("background must be auto or opaque for JPEG"));
+}
+
 TEST_F(AlphaRoutes, InfoTellsOfIt) {
   const Json info = JsonOf(Ask(Get("/info")));
   EXPECT_EQ(info["channels"], 4);

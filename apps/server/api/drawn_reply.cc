@@ -4,7 +4,7 @@
 
 #include "core/fail.h"
 #include "draw/opened_model.h"
-#include "files/base64.h"
+#include "qwen_image/image_file.h"
 #include "server/api/job_reply.h"
 #include "server/api/replies.h"
 
@@ -37,11 +37,19 @@ http::Reply DrawAndReply(const http::Request& request, jobs::Queue& queue, jobs:
                        });
 }
 
-std::string Base64Picture(const jobs::Queue& queue, const jobs::Job& job, size_t index) {
-  const auto png = queue.ReadPng(job.id, static_cast<int64_t>(index));
+std::string EncodedPicture(const jobs::Queue& queue, const jobs::Job& job, size_t index,
+                           const EncodedAs& as) {
+  std::optional<std::string> png = queue.ReadPng(job.id, static_cast<int64_t>(index));
   if (!png)
     Fail(ErrorKind::kInternal, "picture {} of job {} was removed before it could be sent", index, job.id);
-  return EncodeBase64(*png);
+  return Reencoded(std::move(*png), as);
+}
+
+std::string Reencoded(std::string png, const EncodedAs& as) {
+  if (as.format == PictureFormat::kPng) return png;
+  constexpr const char* kWhere = "the picture";
+  return EncodePicture(DecodeImage(png, kWhere, {}, Transparency::kKept).image, as,
+                       DecodePictureText(png, kWhere));
 }
 
 }  // namespace qwen_image::api

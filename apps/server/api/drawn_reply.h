@@ -4,6 +4,7 @@
 #include <functional>
 #include <string>
 
+#include "files/picture_file.h"
 #include "server/api/job_fields.h"
 #include "server/http/message.h"
 #include "server/jobs/queue.h"
@@ -22,7 +23,10 @@ using DrawnReply = std::function<http::Response(const http::Request&, const jobs
 http::Reply DrawAndReply(const http::Request& request, jobs::Queue& queue, jobs::Request job,
                          DrawnReply drawn);
 
-// A finished picture as base64. Throws Error kInternal if it was removed meanwhile.
-std::string Base64Picture(const jobs::Queue& queue, const jobs::Job& job, size_t index);
+// The file of a finished picture. Throws Error kInternal if it was removed meanwhile.
+std::string EncodedPicture(const jobs::Queue& queue, const jobs::Job& job, size_t index,
+                           const EncodedAs& as = {});
+// A PNG file of this server's in another format, with the same texts.
+std::string Reencoded(std::string png, const EncodedAs& as);
 
 }  // namespace qwen_image::api

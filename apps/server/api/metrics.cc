@@ -5,6 +5,7 @@
 #include <iterator>
 
 #include "core/memory.h"
+#include "qwen_image/qwen_image.h"
 
 namespace qwen_image::api {
 namespace {
@@ -38,10 +39,15 @@ int64_t CountOf(const std::map<jobs::State, int64_t>& counts, jobs::State state)
 
 }  // namespace
 
-std::string MetricsText(const jobs::QueueStats& jobs, const http::ListenerStats& http, int64_t queue_limit) {
+std::string MetricsText(const jobs::QueueStats& jobs, const http::ListenerStats& http,
+                        const ServedModel& served) {
   Page page;
+  page.Begin("info", "gauge",
+             "The model that is loaded, the device that it computes on, the program's version.");
+  page.Value(
+      1, fmt::format("model=\"{}\",device=\"{}\",version=\"{}\"", served.model, served.device, Version()));
   page.One("queue_length", "gauge", "Jobs that wait.", CountOf(jobs.jobs, jobs::State::kQueued));
-  page.One("queue_limit", "gauge", "Jobs that may wait.", queue_limit);
+  page.One("queue_limit", "gauge", "Jobs that may wait.", served.queue_limit);
   page.Begin("jobs", "gauge", "Jobs that the server knows, by state.");
   for (const jobs::State state : jobs::kStates)
     page.Value(CountOf(jobs.jobs, state), fmt::format("state=\"{}\"", Name(state)));

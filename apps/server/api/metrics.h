@@ -8,6 +8,13 @@
 
 namespace qwen_image::api {
 
-std::string MetricsText(const jobs::QueueStats& jobs, const http::ListenerStats& http, int64_t queue_limit);
+// What does not change while the server runs.
+struct ServedModel {
+  std::string model, device;
+  int64_t queue_limit = 0;
+};
+
+std::string MetricsText(const jobs::QueueStats& jobs, const http::ListenerStats& http,
+                        const ServedModel& served);
 
 }  // namespace qwen_image::api

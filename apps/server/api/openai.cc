@@ -3,15 +3,21 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "core/fail.h"
+#include "draw/opened_model.h"
 #include "files/text.h"
+#include "model/scheduler.h"
 #include "server/api/drawn_reply.h"
+#include "server/api/openai_form.h"
 #include "server/api/replies.h"
 #include "server/http/multipart.h"
 
 namespace qwen_image::api {
 namespace {
+
+constexpr std::string_view kEdits = "/v1/images/edits";
 
 // OpenAI's own fields; those that a client may add (extra_body in the official one) are our settings.
 const std::vector<std::string_view> kTheirs = {"prompt",
@@ -74,7 +80,6 @@ void CheckOpenAiFields(const Fields& fields, const Pipeline& pipeline) {
             "the model {} is not here; this server draws with \"{}\": leave out model, or name that one",
             Quoted(model), id));
   fields.Text("user", kMaxBytes);
-  fields.OneOf("quality", {"auto", "standard", "hd", "low", "medium", "high"});
   fields.OneOf("style", {"vivid", "natural"});
   fields.OneOf("moderation", {"auto", "low"});
   fields.OneOf("input_fidelity", {"low", "high"});
@@ -84,23 +89,6 @@ void CheckOpenAiFields(const Fields& fields, const Pipeline& pipeline) {
         "background",
         "background must be auto or opaque, not \"transparent\": this model draws no transparent "
         "pictures");
-  fields.OneOf("output_format", {"png"});
-  fields.Whole("output_compression", 100, 100);
-  fields.Whole("partial_images", 0, 0);
-  if (fields.Flag("stream").value_or(false))
-    throw FieldError("stream",
-                     "stream is not offered here; leave it out, or use /jobs, which reports progress and "
-                     "previews as events");
-}
-
-// Which forms of a picture the reply has. OpenAI's models differ in what they send unasked, so both are sent.
-struct ReplyForm {
-  bool base64 = true, url = true;
-};
-
-ReplyForm FormOf(const Fields& fields) {
-  const auto format = fields.OneOf("response_format", {"b64_json", "url"});
-  return {!format || *format == "b64_json", !format || *format == "url"};
 }
 
 // The settings with our word for OpenAI's background; "auto" is what the model draws.
@@ -112,22 +100,18 @@ Json WithOurBackground(Json settings, const Pipeline& pipeline) {
   return settings;
 }
 
-http::Response DataReply(const http::Request& request, const jobs::Queue& queue, const jobs::Job& job,
-                         ReplyForm form) {
-  Json data = Json::array();
-  bool opaque = true;
-  for (size_t i = 0; i < job.images.size(); ++i) {
-    opaque = opaque && job.images[i].channels == 3;
-    Json image = {{"seed", job.images[i].seed}};
-    if (form.base64) image["b64_json"] = Base64Picture(queue, job, i);
-    if (form.url) image["url"] = fmt::format("{}/jobs/{}/images/{}.png", request.origin, job.id, i);
-    data.push_back(image);
+// How many of a model's own steps a quality is. Distilled models are made for their noise levels alone, and
+// what the request says of steps itself counts more.
+void AddStepsOfQuality(const OpenAiForm& form, const Pipeline& pipeline, Json& settings) {
+  constexpr std::pair<std::string_view, double> kShares[] = {{"low", 0.4}, {"medium", 0.7}};
+  const ModelTraits& traits = draw::ModelOf(pipeline).model->traits();
+  const bool fixed = !traits.sigmas.empty() || traits.defaults.lightning || IsDistilled(traits.scheduler);
+  const auto given = [&](const char* name) { return settings.contains(name) && !settings[name].is_null(); };
+  if (fixed || given("steps") || given("sigmas")) return;
+  for (const auto& [quality, share] : kShares) {
+    if (form.quality == quality)
+      settings["steps"] = static_cast<int64_t>(std::ceil(share * static_cast<double>(traits.defaults.steps)));
   }
-  return JsonResponse({{"created", job.created / 1000},
-                       {"data", data},
-                       {"background", opaque ? "opaque" : "transparent"},
-                       {"output_format", "png"},
-                       {"size", fmt::format("{}x{}", job.width(), job.height())}});
 }
 
 http::Reply Draw(const http::Request& request, const Json& settings, JobPictures pictures,
@@ -135,13 +119,15 @@ http::Reply Draw(const http::Request& request, const Json& settings, JobPictures
   const Fields fields(settings);
   fields.RefuseUnknown(KnownFields());
   CheckOpenAiFields(fields, pipeline);
-  const ReplyForm form = FormOf(fields);
+  const OpenAiForm form = OpenAiFormOf(fields, request.path == kEdits);
   pictures.files.merge(PicturesIn(fields, RequestLimits(), IsHere).files);
-  const Json ours = WithOurBackground(settings, pipeline);
+  Json ours = WithOurBackground(settings, pipeline);
+  AddStepsOfQuality(form, pipeline, ours);
   jobs::Request job = MakeJobRequest(Fields(ours), pictures, pipeline);
+  if (form.stream) return OpenAiStream(request, queue, queue.Submit(std::move(job)), form);
   return DrawAndReply(request, queue, std::move(job),
                       [&queue, form](const http::Request& asked, const jobs::Job& drawn) {
-                        return DataReply(asked, queue, drawn, form);
+                        return OpenAiReply(asked, queue, drawn, form);
                       });
 }
 
@@ -199,7 +185,7 @@ http::Reply RouteOfOpenAi(const http::Request& request, const Pipeline& pipeline
   if (auto other = OtherMethod(request, {method})) return *other;
   if (request.path == "/v1/images/generations")
     return Draw(request, ParseBody(request.body), {}, pipeline, queue);
-  if (request.path == "/v1/images/edits") return Edit(request, pipeline, queue);
+  if (request.path == kEdits) return Edit(request, pipeline, queue);
   if (request.path == kModels) return JsonResponse({{"object", "list"}, {"data", {ModelJson(pipeline)}}});
   if (request.path.substr(kModels.size()) == fmt::format("/{}", ModelId(pipeline)))
     return JsonResponse(ModelJson(pipeline));
@@ -213,7 +199,7 @@ http::Reply RouteOfOpenAi(const http::Request& request, const Pipeline& pipeline
 
 std::optional<http::Reply> OpenAiRoute(const http::Request& request, const Pipeline& pipeline,
                                        jobs::Queue& queue) {
-  const bool ours = request.path == "/v1/images/generations" || request.path == "/v1/images/edits" ||
+  const bool ours = request.path == "/v1/images/generations" || request.path == kEdits ||
                     request.path == "/v1/models" || request.path.starts_with("/v1/models/");
   if (!ours) return std::nullopt;
   return RouteOfOpenAi(request, pipeline, queue);

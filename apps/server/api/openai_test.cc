@@ -2,7 +2,10 @@
 
 #include <gmock/gmock.h>
 
+#include <cmath>
+
 #include "files/base64.h"
+#include "files/picture_file.h"
 #include "options/testing.h"
 #include "qwen_image/image_file.h"
 #include "server/api/testing.h"
@@ -55,6 +58,76 @@ TEST_F(OpenAiRoutes, Base64) {
   EXPECT_EQ(picture.pixels, SmallPicture(7));
 }
 
+TEST_F(OpenAiRoutes, OtherFormats) {
+  const auto picture = [&](const char* format, int compression) {
+    const Json reply = JsonOf(Generate({{"output_format", format},
+                                        {"output_compression", compression},
+                                        {"seed", 7},
+                                        {"cfg", 1},
+                                        {"negative_prompt", "x"}}));
+    EXPECT_EQ(reply["output_format"], format);
+    const std::string bytes = *DecodeBase64(reply["data"][0]["b64_json"].get<std::string>());
+    EXPECT_TRUE(DecodePictureText(bytes, "reply").contains("qwen-image")) << format;
+    EXPECT_THAT(bytes, HasSubstr("trainedAlgorithmicMedia"));
+    // At its address it is the same.
+    const std::string url = reply["data"][0]["url"];
+    const size_t path = url.find("/jobs/"), question = std::min(url.find('?'), url.size());
+    http::Request request = Get(url.substr(path, question - path));
+    EXPECT_EQ(question == url.size(), compression == 100);
+    if (question < url.size()) request.query["compression"] = url.substr(url.find('=') + 1);
+    const http::Response there = Ask(request);
+    EXPECT_EQ(there.body, bytes);
+    EXPECT_EQ(there.content_type, std::string("image/") + format);
+    return bytes;
+  };
+  EXPECT_EQ(DecodeImage(picture("webp", 100), "reply").image.pixels, SmallPicture(7));
+  EXPECT_THAT(picture("webp", 50), testing::StartsWith("RIFF"));
+  EXPECT_LT(picture("jpeg", 10).size(), picture("jpeg", 100).size());
+  EXPECT_THAT(picture("jpeg", 90), testing::StartsWith("\xff\xd8\xff"));
+  const std::string job = "/jobs/" + jobs_.List().front().id;
+  for (const char* file :
+       {"/images/0.gif", "/images/0", "/images/.png", "/images/0.png.jpeg", "/images/1.jpeg"})
+    EXPECT_EQ(Ask(Get(job + file)).status, 404) << file;
+  http::Request request = Get(job + "/images/0.jpeg");
+  request.query["compression"] = "101";
+  EXPECT_EQ(Ask(request).status, 400);
+}
+
+TEST_F(OpenAiRoutes, AQualityIsAShareOfTheModelsSteps) {
+  const auto steps = [&](Json fields) {
+    fields.update({{"prompt", "x"}, {"size", "32x32"}, {"cfg", 1}});
+    const http::Response response = Ask(Post("/v1/images/generations", fields.dump()));
+    EXPECT_EQ(response.status, 200) << response.body;
+    EXPECT_EQ(JsonOf(response).value("quality", ""), fields.value("quality", ""));
+    return jobs_.List().front().steps();
+  };
+  const int64_t usual = steps(Json::object());
+  for (const char* quality : {"auto", "standard", "high", "hd"})
+    EXPECT_EQ(steps({{"quality", quality}}), usual);
+  EXPECT_EQ(steps({{"quality", "low"}}), std::ceil(0.4 * static_cast<double>(usual)));
+  EXPECT_EQ(steps({{"quality", "medium"}}), std::ceil(0.7 * static_cast<double>(usual)));
+  EXPECT_EQ(steps({{"quality", "low"}, {"steps", 3}}), 3);
+  EXPECT_EQ(steps({{"quality", "low"}, {"sigmas", {1, 0.4}}}), 2);
+  EXPECT_THAT(RefusalOf({{"quality", "best"}}), HasSubstr("quality must be"));
+}
+
+class TurboRoutes : public RouteTest {
+ protected:
+  TurboRoutes() : RouteTest(Turbo()) {}
+  static const Pipeline& Turbo() {
+    static const Pipeline pipeline(
+        std::filesystem::path(QWEN_IMAGE_SOURCE_DIR) / "tests/goldens/models/21-micro-turbo", {.threads = 1});
+    return pipeline;
+  }
+};
+
+TEST_F(TurboRoutes, NoQualityChangesTheNoiseLevelsThatAModelIsMadeFor) {
+  const http::Response response =
+      Ask(Post("/v1/images/generations", R"({"prompt": "x", "size": "32x32", "quality": "low"})"));
+  EXPECT_EQ(response.status, 200) << response.body;
+  EXPECT_EQ(jobs_.List().front().steps(), 3);
+}
+
 TEST_F(OpenAiRoutes, Urls) {
   const Json reply = JsonOf(Generate({{"response_format", "url"}}));
   const std::string url = reply["data"][0]["url"];
@@ -81,10 +154,14 @@ TEST_F(OpenAiRoutes, FieldsOfOpenAis) {
             200);
   EXPECT_THAT(RefusalOf({{"model", "dall-e-3"}}),
               HasSubstr("the model \"dall-e-3\" is not here; this server draws with"));
-  EXPECT_THAT(RefusalOf({{"output_format", "jpeg"}}), HasSubstr("output_format must be png, not \"jpeg\""));
+  EXPECT_THAT(RefusalOf({{"output_format", "gif"}}), HasSubstr("output_format must be png or jpeg or webp"));
+  EXPECT_THAT(RefusalOf({{"output_compression", 50}}), HasSubstr("output_compression must be 100 for PNG"));
+  EXPECT_THAT(RefusalOf({{"output_format", "jpeg"}, {"output_compression", 101}}),
+              HasSubstr("from 0 to 100"));
   EXPECT_THAT(RefusalOf({{"background", "transparent"}}), HasSubstr("background must be auto or opaque"));
-  EXPECT_THAT(RefusalOf({{"stream", true}}), HasSubstr("stream is not offered here"));
-  EXPECT_THAT(RefusalOf({{"partial_images", 2}}), HasSubstr("partial_images"));
+  EXPECT_THAT(RefusalOf({{"stream", true}, {"n", 2}}), HasSubstr("n must be 1 for a stream"));
+  EXPECT_THAT(RefusalOf({{"stream", true}, {"partial_images", 4}}), HasSubstr("from 0 to 3"));
+  EXPECT_THAT(RefusalOf({{"partial_images", 2}}), HasSubstr("partial_images must be 0 without \"stream\""));
   EXPECT_THAT(RefusalOf({{"response_format", "png"}}), HasSubstr("response_format must be b64_json or url"));
   EXPECT_THAT(RefusalOf({{"sed", 5}}), HasSubstr("\"sed\" is not known"));
   EXPECT_THAT(RefusalOf({{"n", 11}}), HasSubstr("n must be a whole number from 1 to 10"));
@@ -246,7 +323,7 @@ TEST_F(OpenAiRoutes, AFullQueueSaysWhenToComeAgain) {
 TEST_F(OpenAiRoutes, TheFieldToBlameIsNamed) {
   const auto field = [&](const Json& fields) { return JsonOf(Generate(fields))["error"]["param"]; };
   EXPECT_EQ(field({{"model", "dall-e-3"}}), "model");
-  EXPECT_EQ(field({{"stream", true}}), "stream");
+  EXPECT_EQ(field({{"stream", "yes"}}), "stream");
   EXPECT_EQ(field({{"cfg", 5000}}), "cfg");
   EXPECT_EQ(field({{"size", "33x33"}}), "size");
 }

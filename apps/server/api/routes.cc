@@ -8,6 +8,7 @@
 #include "core/fail.h"
 #include "files/numbers.h"
 #include "files/text.h"
+#include "options/names.h"
 #include "server/api/a1111.h"
 #include "server/api/drawn_reply.h"
 #include "server/api/job_fields.h"
@@ -71,7 +72,10 @@ http::Reply Routes::Dispatch(const http::Request& request) const {
     if (path == "/info") return Info();
     if (path == "/metrics")
       return http::Response{.content_type = "text/plain; version=0.0.4; charset=utf-8",
-                            .body = MetricsText(jobs_.Stats(), http_stats_(), settings_.queue_limit)};
+                            .body = MetricsText(jobs_.Stats(), http_stats_(),
+                                                {.model = ModelId(pipeline_),
+                                                 .device = std::string(NameOf(pipeline_.device())),
+                                                 .queue_limit = settings_.queue_limit})};
     return *page::FindFile(path);
   }
   if (auto reply = OpenAiRoute(request, pipeline_, jobs_)) return *reply;
@@ -129,21 +133,28 @@ http::Response Routes::Delete(const http::Request& request, const jobs::Job& job
 
 http::Response Routes::Picture(const http::Request& request, const jobs::Job& job,
                                const std::string& file) const {
-  constexpr std::string_view kEnding = ".png";
-  const auto index = file.ends_with(kEnding)
-                         ? ParseWhole(std::string_view(file).substr(0, file.size() - kEnding.size()))
-                         : std::nullopt;
+  const std::string_view ending = std::string_view(file).substr(std::min(file.find('.'), file.size()));
+  const auto format = ending.empty() ? std::nullopt : FormatNamed(ending.substr(1));
+  const auto index =
+      format ? ParseWhole(std::string_view(file).substr(0, file.size() - ending.size())) : std::nullopt;
   if (!index || *index >= job.images.size())
     return Problem(request, 404, "the job has no such picture, or has not finished it yet");
   std::optional<std::string> png = jobs_.ReadPng(job.id, static_cast<int64_t>(*index));
   if (!png) return Problem(request, 404, "the file of this picture is gone");
-  http::Response response{.content_type = "image/png", .body = std::move(*png)};
+  const auto asked = request.query.find("compression");
+  const auto quality =
+      asked == request.query.end() ? std::optional<uint64_t>(100) : ParseWhole(asked->second);
+  if (!quality || *quality > 100)
+    return Problem(request, 400, "compression must be a whole number from 0 to 100");
+  http::Response response{
+      .content_type = fmt::format("image/{}", NameOf(*format)),
+      .body = Reencoded(std::move(*png), {.format = *format, .quality = static_cast<int>(*quality)})};
   response.headers.emplace_back("Cache-Control", "private, max-age=31536000, immutable");
   const auto download = request.query.find("download");
   if (download != request.query.end() && download->second == "1")
-    response.headers.emplace_back(
-        "Content-Disposition",
-        fmt::format("attachment; filename=\"qwen-image-{}-{}.png\"", job.images[*index].seed, *index + 1));
+    response.headers.emplace_back("Content-Disposition",
+                                  fmt::format("attachment; filename=\"qwen-image-{}-{}{}\"",
+                                              job.images[*index].seed, *index + 1, ending));
   return response;
 }
 

@@ -29,6 +29,15 @@ asio::awaitable<Response> CallReply(const Hooks& hooks, const LaterReply& later,
   }
 }
 
+// As CallReply: pictures may be read and packed for it.
+asio::awaitable<std::string> TextOf(const Mailbox::Contents& contents) {
+  std::string text;
+  for (const Event& event : contents.kept) text += EventText(event);
+  if (contents.state) text += EventText(*contents.state);
+  if (contents.detail && !contents.ended) text += EventText(*contents.detail);
+  co_return text;
+}
+
 }  // namespace
 
 void Connection::StartWatching(const asio::any_io_executor& executor, std::shared_ptr<Mailbox> mailbox) {
@@ -106,19 +115,25 @@ Connection::Awaitable<void> Connection::StreamEvents(Record& record, const Event
     // Whatever came while the last event was on its way is one event now: slow readers cost no memory.
     const Mailbox::Contents contents = mailbox->Take();
     ended = contents.ended;
-    std::string text;
-    if (contents.state) text += EventText(*contents.state);
-    if (contents.detail && !ended) text += EventText(*contents.detail);
+    asio::awaitable<std::string> call = TextOf(contents);
+    std::string text =
+        co_await asio::co_spawn(server_.workers.context(), std::move(call), asio::use_awaitable);
     if (text.empty()) {
       const bool woken = co_await mailbox->Wait(server_.settings.heartbeat);
       if (woken) continue;
       text = ":\n\n";
     }
+    HoldReply(text.size());
     const bool written = co_await WriteText(text);
-    if (!written) break;
+    HoldReply(0);
+    if (!written) {
+      ended = false;
+      break;
+    }
     bytes += text.size();
   }
   subscription = nullptr;
+  if (!ended && stream.client_left) asio::post(server_.workers.context(), stream.client_left);
   co_await StopWatching(mailbox);
   Done(record, ended ? 200 : kClientLeft, bytes);
 }

@@ -16,6 +16,8 @@ void Mailbox::Put(Event event) {
   const std::lock_guard lock(mutex_);
   if (event.kind == Event::Kind::kDetail) {
     contents_.detail = std::move(event);
+  } else if (event.kind == Event::Kind::kKept) {
+    contents_.kept.push_back(std::move(event));
   } else {
     contents_.ended = event.kind == Event::Kind::kEnd;
     contents_.state = std::move(event);

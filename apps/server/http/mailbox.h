@@ -1,5 +1,5 @@
 // From the thread that tells events to a connection's coroutine: the newest event of each kind. An event that
-// is not taken in time is replaced, so nothing grows.
+// is not taken in time is replaced, so nothing grows, but those few that are kept.
 #pragma once
 
 #include <boost/asio/any_io_executor.hpp>
@@ -9,6 +9,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <vector>
 
 #include "server/http/message.h"
 
@@ -17,6 +18,7 @@ namespace qwen_image::http {
 class Mailbox : public std::enable_shared_from_this<Mailbox> {
  public:
   struct Contents {
+    std::vector<Event> kept;  // in their order
     std::optional<Event> state, detail;
     bool ended = false;  // `state` is the last one
   };

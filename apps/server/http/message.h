@@ -33,10 +33,11 @@ struct Response {
 struct Event {
   // A newer event replaces an older one of its kind that has not been sent yet, so that slow clients cost no
   // memory. kState says how things stand, kDetail shows something of them, kEnd is the last state: nothing
-  // follows it, and details that have not been sent are dropped.
-  enum class Kind { kState, kDetail, kEnd } kind = Kind::kState;
+  // follows it, and details that have not been sent are dropped. None of kKept is replaced or dropped: who
+  // tells them tells few.
+  enum class Kind { kState, kDetail, kKept, kEnd } kind = Kind::kState;
   std::string name = {};                   // in the stream
-  std::function<std::string()> data = {};  // one line; made when it is sent, on the connections' thread
+  std::function<std::string()> data = {};  // one line; made when it is sent, by a worker
 };
 
 // Begins to tell events, on any thread, until the handle is let go. Null: there is nothing to wait for.
@@ -54,7 +55,8 @@ struct LaterReply {
 struct EventStream {
   std::string job_id;  // for the log alone
   EventSource events;
-  Response if_none;  // the reply if there are no events
+  Response if_none;                        // the reply if there are no events
+  std::function<void()> client_left = {};  // called by a worker if the client leaves before the end
 };
 
 using Reply = std::variant<Response, LaterReply, EventStream>;

@@ -134,7 +134,7 @@ void Queue::Impl::DrawPicture(const Entry& entry, int64_t index, ProgressMeter& 
   const Picture picture = pipeline.Generate(request, hooks);
   Json record = draw::DrawnRecord(picture, request, options.model_name, draw::ModelOf(pipeline));
   draw::NameSources(request, "uploaded", record);  // what came by a request has no name of its own
-  store.WritePicture(entry->job.id, index, picture.image(), draw::PngText(record));
+  store.WritePicture(entry->job.id, index, picture.image(), draw::FileText(record, options.mark));
 
   const std::lock_guard lock(mutex);
   Job& job = entry->job;

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "draw/record.h"
 #include "server/jobs/state.h"
 
 namespace qwen_image::jobs {
@@ -23,7 +24,8 @@ struct Limits {
 };
 
 struct Options {
-  std::string model_name = {};                    // for the record inside the pictures
+  std::string model_name = {};  // for the record inside the pictures
+  draw::SourceMark mark = draw::SourceMark::kWritten;
   std::function<void(const Job&)> on_state = {};  // a job begins to run, or has ended: for logs
 };
 

@@ -201,6 +201,8 @@ Store::Contents Store::Load() const {
     const std::string name = at->path().filename().string();
     std::error_code unreadable;
     if (IdIn(name).empty() || !fs::is_regular_file(at->symlink_status(unreadable))) continue;
+    // A folder that was made by others may let everybody in.
+    fs::permissions(at->path(), fs::perms::owner_read | fs::perms::owner_write, unreadable);
     names.push_back(name);
     if (name == IdIn(name) + ".json") with_record.insert(IdIn(name));
   }
@@ -227,17 +229,30 @@ Store::Contents Store::Load() const {
   return contents;
 }
 
+// Others read why a job was not kept; where it would have been is not for them to know.
+void Store::WriteFile(const fs::path& path, std::string_view bytes, bool sync) const {
+  try {
+    OutputFile file(path, OutputFile::Folder::kOwn);
+    file.Write(bytes.data(), bytes.size());
+    if (sync) file.Sync();
+    file.Commit();
+  } catch (const Error& error) {
+    constexpr std::string_view kShown = "<jobs-dir>";
+    const std::string folder = folder_.string();
+    std::string message = error.message();
+    for (size_t at = 0; (at = message.find(folder, at)) != message.npos; at += kShown.size())
+      message.replace(at, folder.size(), kShown);
+    throw Error(error.kind(), message);
+  }
+}
+
 void Store::Write(const Job& job) const {
-  const std::string text = StoredJobText(job);
-  OutputFile file(RecordPath(job.id));
-  file.Write(text.data(), text.size());
-  if (HasEnded(job.state)) file.Sync();
-  file.Commit();
+  WriteFile(RecordPath(job.id), StoredJobText(job), HasEnded(job.state));
 }
 
 void Store::WritePicture(const std::string& id, int64_t index, const Image& image,
                          const std::map<std::string, std::string>& text) const {
-  WritePng(PicturePath(id, index), image, text);
+  WriteFile(PicturePath(id, index), EncodePng(image, text), false);
 }
 
 std::optional<std::string> Store::ReadPicture(const std::string& id, int64_t index) const {

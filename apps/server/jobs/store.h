@@ -40,6 +40,7 @@ class Store {
   void Remove(const std::string& id, int64_t pictures) const;
 
  private:
+  void WriteFile(const std::filesystem::path& path, std::string_view bytes, bool sync) const;
   std::filesystem::path RecordPath(const std::string& id) const;
   std::filesystem::path PicturePath(const std::string& id, int64_t index) const;
 

@@ -174,6 +174,34 @@ TEST(Store, NewFoldersAreTheirOwnersAlone) {
   EXPECT_EQ(status.st_mode & 0777, 0700u);
 }
 
+TEST(Store, FilesAreTheirOwnersAloneInAnyFolder) {
+  const TempFolder folder;
+  std::filesystem::permissions(folder.path(), std::filesystem::perms(0755));
+  const Store store(folder.path());
+  const Job job = SampleJob();
+  const auto check = [&] {
+    for (const auto& entry : std::filesystem::directory_iterator(folder.path()))
+      EXPECT_EQ(entry.status().permissions(), std::filesystem::perms(0600)) << entry.path();
+  };
+  store.Write(job);
+  store.WritePicture(job.id, 0, {1, 1, {1, 2, 3}}, {});
+  EXPECT_EQ(folder.FileCount(), 3u);
+  check();
+  for (const char* ending : {".json", "-0.png"})  // as an older server left them
+    std::filesystem::permissions(folder.path() / (job.id + ending), std::filesystem::perms(0644));
+  store.Load();
+  check();
+}
+
+TEST(Store, WhatCannotBeWrittenDoesNotTellTheFolder) {
+  const TempFolder folder;
+  const Store store(folder.path() / "jobs");
+  std::filesystem::remove_all(folder.path() / "jobs");
+  const std::string message = MessageOf(ErrorKind::kCannotWrite, [&] { store.Write(SampleJob()); });
+  EXPECT_THAT(message, testing::AllOf(HasSubstr("<jobs-dir>"), HasSubstr("No such file"),
+                                      testing::Not(HasSubstr(folder.path().string()))));
+}
+
 TEST(Store, AFolderThatCannotBeUsedIsRefused) {
   const TempFolder folder;
   folder.Write("file", "x");

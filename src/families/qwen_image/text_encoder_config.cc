@@ -3,6 +3,7 @@
 
 #include "core/fail.h"
 #include "families/qwen_image/text_encoder.h"
+#include "files/text.h"
 #include "weights/config_reader.h"
 
 namespace qwen_image {
@@ -23,8 +24,8 @@ void ReadRope(const ConfigReader& config, TextEncoderConfig& c) {
   const ConfigReader rope = config.Object(key);
   const std::string type = rope.String("rope_type", rope.String("type", "default"));
   if (type != "default" && type != "mrope") {
-    Fail(ErrorKind::kBadInput, "{}: rope type \"{}\" is not supported (expected default or mrope)",
-         config.where(), type);
+    Fail(ErrorKind::kBadInput, "{}: rope type {} is not supported (expected default or mrope)",
+         config.where(), Quoted(type));
   }
   c.rope_theta = rope.Positive("rope_theta", c.rope_theta);
   if (!rope.Has("mrope_section")) return;
@@ -92,7 +93,8 @@ TextEncoderConfig ReadTextEncoderConfig(const WeightStore& store) {
   }
   ReadRope(config, c);
   if (const std::string act = config.String("hidden_act", "silu"); act != "silu") {
-    Fail(ErrorKind::kBadInput, "{}: hidden_act \"{}\" is not supported (expected silu)", config.where(), act);
+    Fail(ErrorKind::kBadInput, "{}: hidden_act {} is not supported (expected silu)", config.where(),
+         Quoted(act));
   }
   if (config.Bool("use_sliding_window", false)) {
     Fail(ErrorKind::kBadInput, "{}: sliding-window attention is not supported", config.where());

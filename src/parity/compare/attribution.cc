@@ -8,6 +8,7 @@
 #include <map>
 #include <tuple>
 
+#include "files/text.h"
 #include "parity/record/level.h"
 
 namespace qwen_image::compare {
@@ -183,8 +184,9 @@ void AddTable(std::string_view title, const std::vector<AttributedError>& rows, 
   *text += fmt::format("{:<14} {:<16} {:>8} {:>12} {:>13} {:>12}\n", "component", title, "tensors",
                        "accumulated", "weights-only", "carried");
   for (const AttributedError& row : rows) {
-    *text += fmt::format("{:<14} {:<16} {:>8} {:>12} {:>13} {:>12}\n", row.component, row.what, row.tensors,
-                         Figure(row.accumulated), Figure(row.weights_only), Figure(row.carried));
+    *text += fmt::format("{:<14} {:<16} {:>8} {:>12} {:>13} {:>12}\n", Printable(row.component),
+                         Printable(row.what), row.tensors, Figure(row.accumulated), Figure(row.weights_only),
+                         Figure(row.carried));
   }
 }
 
@@ -262,7 +264,7 @@ std::string AttributionText(const Attribution& a) {
   if (a.recipe.keeps.empty()) return text + " " + a.recipe.advice + "\n";
   text += fmt::format(" removes about {:.0f} % of the weights-only error\n", 100 * a.recipe.share);
   for (const MixedRecipe::Keep& keep : a.recipe.keeps)
-    text += fmt::format("  keep {} at 8 bits  # {:.1f} %\n", keep.globs, 100 * keep.share);
+    text += fmt::format("  keep {} at 8 bits  # {:.1f} %\n", Printable(keep.globs), 100 * keep.share);
   return text;
 }
 

@@ -203,12 +203,13 @@ class SetComparer {
     c.undumped.clear();
   }
 
-  // The source of `tensor` that also reports progress while it is read.
-  TensorSource Reported(const record::TensorSet& set, const record::TensorInfo& tensor) {
+  // The source of `tensor` that also reports progress while it is read. A tensor of another shape may be
+  // larger than the reference's, whose elements are counted.
+  TensorSource Reported(const record::TensorSet& set, const record::TensorInfo& tensor, int64_t most) {
     TensorSource source = SourceOf(set, tensor);
     if (!options_.on_progress) return source;
-    source.read = [this, read = source.read](int64_t begin, int64_t count, double* out) {
-      options_.on_progress(done_ + begin, total_);
+    source.read = [this, most, read = source.read](int64_t begin, int64_t count, double* out) {
+      options_.on_progress(done_ + std::min(begin, most), total_);
       read(begin, count, out);
     };
     return source;
@@ -221,11 +222,11 @@ class SetComparer {
                                    run_facts_.low_precision.contains(run.own_name)};
     if (const auto floor = ref_facts_.floors.find(ref.name); floor != ref_facts_.floors.end())
       std::tie(facts.floor, facts.floor_max_abs) = std::pair(floor->second.nmse, floor->second.max_abs);
-    TensorComparison result =
-        CompareTensor(ref.name, SourceOf(ref_, ref), Reported(run_, run), [&](const TensorStats& stats) {
-          facts.max_ref = MaxAbs(stats);
-          return RecordedCriterion(ref.name, facts, options_.criterion);
-        });
+    TensorComparison result = CompareTensor(ref.name, SourceOf(ref_, ref), Reported(run_, run, ref.count),
+                                            [&](const TensorStats& stats) {
+                                              facts.max_ref = MaxAbs(stats);
+                                              return RecordedCriterion(ref.name, facts, options_.criterion);
+                                            });
     if (run.own_name != ref.name) result.run_name = run.own_name;
     const bool is_norm = ModuleOf(ref.name).find("norm") != std::string_view::npos;
     if (is_norm && result.passed && !facts.is_low && ref.is_float) {

@@ -322,6 +322,14 @@ TEST_F(CompareSetsTest, ProgressGrowsAndMayStop) {
       Error);
 }
 
+TEST_F(CompareSetsTest, ProgressOfALargerTensorStaysBelowAll) {
+  ref_.Add("a", {1});
+  run_.Add("a", std::vector<float>(50000, 1.0f));
+  int64_t last = 0;
+  Compare({.on_progress = [&](int64_t done, int64_t total) { last = std::max(last, done - total); }});
+  EXPECT_EQ(last, 0);
+}
+
 TEST_F(CompareSetsTest, RenamedTensorsKeepTheirOwnName) {
   ref_.Add("theirs", {1});
   run_.Add("mine", {1});

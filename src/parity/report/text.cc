@@ -33,7 +33,7 @@ class TextReport {
     AddNames("extra", c_.extra, "not in the reference");
     AddPictures();
     AddManifests();
-    for (const std::string& note : c_.notes) Line("note: {}", note);
+    for (const std::string& note : c_.notes) Line("note: {}", PrintableLines(note));
     AddVerdict();
     return std::move(text_);
   }
@@ -98,7 +98,7 @@ class TextReport {
   }
 
   std::string Verdict(const compare::TensorComparison& t) const {
-    if (!t.problem.empty()) return Colored("FAILED", kRed) + " " + t.problem;
+    if (!t.problem.empty()) return Colored("FAILED", kRed) + " " + PrintableLines(t.problem);
     if (t.passed) return Colored("ok", kGreen);
     return Colored("FAILED", kRed) + " " + Reason(t);
   }
@@ -132,11 +132,12 @@ class TextReport {
         Line("  worst      at {}: {:.9g} in the run, {:.9g} in the reference",
              CoordinatesOf(e.worst, t->ref.shape), e.worst_run, e.worst_ref);
     } else {
-      Line("  {}", t->problem);
+      Line("  {}", PrintableLines(t->problem));
     }
     AddStats("ref", t->ref);
     AddStats("run", t->run);
-    for (const compare::Hint& hint : t->hints) Line("  {} {}", Colored("hint:", kBold), hint.text);
+    for (const compare::Hint& hint : t->hints)
+      Line("  {} {}", Colored("hint:", kBold), PrintableLines(hint.text));
     if (const std::string undumped = UndumpedText(c_); !undumped.empty())
       Line("  {} {}", Colored("dump these:", kBold), undumped);
     Line("");
@@ -149,7 +150,8 @@ class TextReport {
     Line("{}{}", Colored("order unknown: ", kBold), unknown);
     for (const compare::TensorComparison& t : c_.tensors) {
       for (const compare::Hint& hint : t.hints)
-        Line("  {} {}", Colored(fmt::format("hint for {}:", Printable(t.name)), kBold), hint.text);
+        Line("  {} {}", Colored(fmt::format("hint for {}:", Printable(t.name)), kBold),
+             PrintableLines(hint.text));
     }
     Line("");
   }
@@ -172,7 +174,7 @@ class TextReport {
   void AddPictures() {
     for (const compare::ImageComparison& p : c_.pictures) {
       if (!p.problem.empty()) {
-        Line("picture ({}): {}", p.what, p.problem);
+        Line("picture ({}): {}", p.what, PrintableLines(p.problem));
         continue;
       }
       Line("picture ({}): PSNR {:.2f} dB  SSIM {:.6f}  RMSE {:.4f} levels  largest {:.3g} levels", p.what,
