@@ -1,5 +1,5 @@
-// What the documentation tells a user to type is typed here: every command of the program in README.md and
-// docs/.
+// What the documentation tells a user to type is typed here: every command of the program in README.md,
+// docs/, AGENTS.md and skills/.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -17,19 +17,27 @@ namespace {
 namespace fs = std::filesystem;
 constexpr std::string_view kProgram = "build/release/qwen-image", kMlxProgram = "build/mlx/qwen-image";
 
-// The lines of fenced blocks that call the program, or move what it wrote.
-std::vector<std::string> CommandsIn(const fs::path& document, std::string_view program) {
+std::vector<std::string> FencedLinesOf(const fs::path& document) {
   std::ifstream file(document);
   EXPECT_TRUE(file) << document;
-  std::vector<std::string> commands;
+  std::vector<std::string> lines;
   bool fenced = false;
   for (std::string line; std::getline(file, line);) {
     if (line.starts_with("```")) {
       fenced = !fenced;
-    } else if (fenced && (line.starts_with(program) || line.starts_with("mv "))) {
-      commands.push_back(line);
+    } else if (fenced) {
+      lines.push_back(line);
     }
   }
+  return lines;
+}
+
+// The lines that call the program, or move what it wrote.
+std::vector<std::string> CommandsIn(const fs::path& document, std::string_view program) {
+  std::vector<std::string> commands = FencedLinesOf(document);
+  std::erase_if(commands, [&](const std::string& line) {
+    return !line.starts_with(program) && !line.starts_with("mv ");
+  });
   return commands;
 }
 
@@ -38,6 +46,7 @@ std::vector<std::string> CommandsIn(const fs::path& document, std::string_view p
 bool NeedsMore(const std::string& command) {
   return command.find("~/models") != command.npos || command.find("build/parity") != command.npos ||
          command.find("--device gpu") != command.npos ||
+         command.find(" runs/") != command.npos ||            // see tools/reference/record_check.py
          command.find("qwen-image pull ") != command.npos ||  // see HubCli
          command.find("qwen-image run ") != command.npos ||   // the same
          command.find("qwen-image serve") != command.npos;    // see ServerDocs
@@ -96,7 +105,9 @@ int RunCommands(const std::string& document, std::string_view program, const fs:
 
 // All of them, as a list would be forgotten; but for MLX's, whose commands another program runs (MlxDocs).
 std::vector<std::string> Documents() {
-  std::vector<std::string> documents = {"README.md"};
+  std::vector<std::string> documents = {"README.md", "AGENTS.md"};
+  for (const auto& entry : fs::directory_iterator(fs::path(QWEN_IMAGE_SOURCE_DIR) / "skills"))
+    documents.push_back("skills/" + entry.path().filename().string() + "/SKILL.md");
   for (const auto& entry : fs::directory_iterator(fs::path(QWEN_IMAGE_SOURCE_DIR) / "docs")) {
     const std::string name = entry.path().filename().string();
     if (entry.path().extension() == ".md" && name != "mlx.md") documents.push_back("docs/" + name);
@@ -112,6 +123,35 @@ TEST(Docs, EveryCommandWorks) {
   int run = 0;
   for (const std::string& document : Documents()) run += RunCommands(document, kProgram, folder.path());
   EXPECT_GE(run, 50);
+}
+
+// What agents read holds no command that nobody types. Those in Python are ./run parity's, as in
+// docs/debugging.md.
+TEST(Docs, AgentsReadOnlyCommandsThatAreTyped) {
+  int commands = 0;
+  for (const std::string& document : Documents()) {
+    if (document.starts_with("docs/") || document == "README.md") continue;
+    for (const std::string& line : FencedLinesOf(fs::path(QWEN_IMAGE_SOURCE_DIR) / document)) {
+      const bool typed = line.starts_with(kProgram) && !NeedsMore(line);
+      EXPECT_TRUE(typed || line.starts_with(".venv/bin/python ")) << document << ": " << line;
+      ++commands;
+    }
+  }
+  EXPECT_GE(commands, 15);
+}
+
+// Skills begin with their name, which is their folder's, and what they are for.
+TEST(Docs, SkillsSayWhatTheyAreFor) {
+  for (const auto& entry : fs::directory_iterator(fs::path(QWEN_IMAGE_SOURCE_DIR) / "skills")) {
+    std::ifstream file(entry.path() / "SKILL.md");
+    std::string rule, name, description, end;
+    std::getline(file, rule), std::getline(file, name), std::getline(file, description),
+        std::getline(file, end);
+    EXPECT_EQ(rule, "---");
+    EXPECT_EQ(name, "name: " + entry.path().filename().string());
+    EXPECT_TRUE(description.starts_with("description: ")) << description;
+    EXPECT_EQ(end, "---");
+  }
 }
 
 TEST(MlxDocs, EveryCommandWorks) {

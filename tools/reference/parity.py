@@ -125,7 +125,7 @@ def run_cases(args):
             f"picture within {row['levels']} level, {row['psnr']:.1f} dB: {verdict}"
         )
     if not args.case and not args.device:  # docs/parity.md is about the CPU
-        print(f"{docs_check.check(work / 'docs', engine)} command of docs/debugging.md works")
+        print(f"{docs_check.check(work / 'docs', engine)} command of docs/debugging.md and of the skills works")
         table = engine_check.table(rows, environment.versions())
         (ROOT / "docs" / "parity.md").write_text(table, encoding="utf-8")
     failed = [row["case"]["name"] for row in rows if not row["passed"]]

@@ -56,6 +56,7 @@ parity_foreign() {
   fi
   tool reference.parity foreign \
     --engine "$program" --work "$project/build/parity" "${devices[@]}"
+  tool reference.record_check --framework mlx --engine "$project/build/release/qwen-image" --work "$project/build/parity/record"
 }
 
 parity_cases() {
@@ -63,6 +64,7 @@ parity_cases() {
   tool reference.parity run --engine "$project/build/release/qwen-image" \
     --work "$project/build/parity" "$@"
   [ $# -eq 0 ] || return 0
+  tool reference.record_check --engine "$project/build/release/qwen-image" --work "$project/build/parity/record"
   tool reference.hub_check "$project/build/release/qwen-image"
   check_pip_install
   "$project/run" prove --diffusers --quick --quiet -o "$project/build/parity/prove"

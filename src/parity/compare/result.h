@@ -63,6 +63,8 @@ struct Hint {
 struct TensorComparison {
   std::string name;      // the reference's
   std::string run_name;  // the run's, where a map gave another
+  // The lines of the programs that made it, where their recorders tell.
+  std::string ref_source, run_source;
   TensorStats ref, run;
   std::optional<ErrorStats> error;  // none: the two cannot be compared
   Criterion criterion;

@@ -57,8 +57,11 @@ struct ManifestFacts {
     double nmse = 0, max_abs = 0;
   };
   std::map<std::string, Floor> floors;
-  std::set<std::string> low_precision;  // computed at low precision, but stored as float32
-  bool is_low = false;                  // the whole run
+  std::map<std::string, record::CheckpointLevel>
+      levels;                                  // where the recorder knows them better than the names
+  std::map<std::string, std::string> sources;  // the lines of the program that made them
+  std::set<std::string> low_precision;         // computed at low precision, but stored as float32
+  bool is_low = false;                         // the whole run
 
   explicit ManifestFacts(const record::TensorSet& set) {
     const Json& manifest = set.manifest();
@@ -68,6 +71,11 @@ struct ManifestFacts {
     for (const Json& entry : manifest["checkpoints"]) {
       const std::string name = TextOf(entry, "name");
       if (IsLowPrecision(TextOf(entry, "original_dtype"))) low_precision.insert(name);
+      if (const auto level = record::ParseLevel(TextOf(entry, "level"))) levels[name] = *level;
+      if (const std::string source = TextOf(entry, "source"); !source.empty()) {
+        const std::string code = TextOf(entry, "code");
+        sources[name] = code.empty() ? source : fmt::format("{}: {}", source, code);
+      }
       const auto floor = entry.find("floor");
       if (floor == entry.end() || !floor->is_object()) continue;
       const auto figure = [&](const char* key) -> std::optional<double> {
@@ -156,10 +164,20 @@ class SetComparer {
     if (!options_.only.empty() && std::none_of(options_.only.begin(), options_.only.end(), matches))
       return false;
     // A checkpoint that one side was told not to record is not missing there.
-    const bool left_out = (!ref_.Find(name) && ref_selection_ && !ref_selection_->Contains(name)) ||
-                          (!run_.Find(name) && run_selection_ && !run_selection_->Contains(name));
+    const record::TensorInfo *ref = ref_.Find(name), *run = run_.Find(name);
+    const bool left_out = (run && !ref && IsBeyond(ref_selection_, *run, run_facts_)) ||
+                          (ref && !run && IsBeyond(run_selection_, *ref, ref_facts_));
     if (left_out) not_recorded_.insert(name);
     return !left_out;
+  }
+
+  // Whether `selection`, one side's, leaves out what the other side has.
+  static bool IsBeyond(const std::optional<record::CheckpointSelection>& selection,
+                       const record::TensorInfo& tensor, const ManifestFacts& facts) {
+    if (!selection) return false;
+    const auto level = facts.levels.find(tensor.own_name);
+    return !(level == facts.levels.end() ? selection->Contains(tensor.name)
+                                         : selection->Contains(tensor.name, level->second));
   }
 
   // Without an order of the reference's own, names that tell the place of all that failed come first, then
@@ -228,6 +246,10 @@ class SetComparer {
                                               return RecordedCriterion(ref.name, facts, options_.criterion);
                                             });
     if (run.own_name != ref.name) result.run_name = run.own_name;
+    if (const auto at = ref_facts_.sources.find(ref.own_name); at != ref_facts_.sources.end())
+      result.ref_source = at->second;
+    if (const auto at = run_facts_.sources.find(run.own_name); at != run_facts_.sources.end())
+      result.run_source = at->second;
     const bool is_norm = ModuleOf(ref.name).find("norm") != std::string_view::npos;
     if (is_norm && result.passed && !facts.is_low && ref.is_float) {
       if (const auto scale = SystematicScale(SourceOf(ref_, ref), SourceOf(run_, run)))

@@ -208,6 +208,30 @@ TEST_F(CompareSetsTest, NotesNormsThatAreScaled) {
   EXPECT_THAT(c.notes, ElementsAre(HasSubstr("step0/attn.norm_q by -4")));
 }
 
+// Recorders of other models say the level of each tensor: its name does not.
+TEST_F(CompareSetsTest, TheRecordersLevelsTellWhatWasLeftOut) {
+  for (const char* name : {"call000/layer.0", "call000/layer.0.inner"}) ref_.Add(name, {1});
+  ref_.entry()["level"] = "all";
+  run_.Add("call000/layer.0", {1});
+  ref_.manifest()["checkpoints_level"] = "all";
+  run_.manifest()["checkpoints_level"] = "blocks";
+  EXPECT_TRUE(Compare().passed());
+  ref_.entry()["level"] = "blocks";
+  EXPECT_THAT(Compare().missing, ElementsAre("call000/layer.0.inner"));
+}
+
+TEST_F(CompareSetsTest, TheLinesThatMadeATensorAreKept) {
+  ref_.manifest()["tool"] = run_.manifest()["tool"] = "theirs";
+  ref_.Add("a", {1});
+  ref_.entry()["source"] = "model.py:3";
+  ref_.entry()["code"] = "x = x + y";
+  run_.Add("a", {2});
+  run_.entry()["source"] = "port.py:4";
+  const Comparison c = Compare();
+  EXPECT_EQ(c.tensors[0].ref_source, "model.py:3: x = x + y");
+  EXPECT_EQ(c.tensors[0].run_source, "port.py:4");
+}
+
 TEST_F(CompareSetsTest, SaysThatTheWeightsAreOthers) {
   ref_.Add("a", {1});
   run_.Add("a", {1});

@@ -58,6 +58,7 @@ class SampledAttention {
   struct Variant {
     double scale = 1;
     Mask mask = Mask::kAll;
+    int64_t values_from = 0;  // the value of key k is that of token k + values_from, in a ring
   };
 
   // The attention's output at the sampled queries.
@@ -71,7 +72,7 @@ class SampledAttention {
         double* to = out.data() + query * width_ + head * head_dim_;
         for (int64_t key = 0; key < tokens_; ++key) {
           const double weight = weights[static_cast<size_t>(key)];
-          const float* value = v_.data() + key * width_ + head * head_dim_;
+          const float* value = v_.data() + (key + variant.values_from) % tokens_ * width_ + head * head_dim_;
           if (weight > 0)
             for (int64_t d = 0; d < head_dim_; ++d) to[d] += weight * value[d];
         }
@@ -88,6 +89,8 @@ class SampledAttention {
   Mask right_mask() const { return layout_ ? Mask::kBlockCausal : Mask::kAll; }
   double right_scale() const { return 1 / std::sqrt(static_cast<double>(head_dim_)); }
   int64_t head_dim() const { return head_dim_; }
+  int64_t width() const { return width_; }
+  int64_t text_tokens() const { return text_tokens_; }
 
  private:
   // Samples queries from the whole sequence, or from each segment if segments are masked differently.
@@ -191,6 +194,11 @@ bool TestAttentionOutput(HintSearch& s, const BlockName& block) {
           "The attention's scores are divided by head_dim instead of its root, or by the root twice.");
     return true;
   }
+  if (const auto fit = fits({1 / std::sqrt(static_cast<double>(attention->width())), mask})) {
+    s.Add("wrong_attention_scale", *fit,
+          "The attention's scores are divided by the root of the model's width instead of head_dim's.");
+    return true;
+  }
   using Mistakes = std::span<const MaskMistake>;
   for (const MaskMistake& mistake :
        s.family().one_stream ? Mistakes(kMistakesOfOneStream) : Mistakes(kMistakesOfStreams)) {
@@ -199,7 +207,11 @@ bool TestAttentionOutput(HintSearch& s, const BlockName& block) {
       return true;
     }
   }
-  return false;
+  if (s.family().one_stream) return false;
+  const auto fit = fits({scale, mask, attention->text_tokens()});
+  if (!fit) return false;
+  s.Add("swapped_values", *fit, "The values are joined as [image, text], queries and keys as [text, image].");
+  return true;
 }
 
 // softmax(a · x) from softmax(x): powers of the weights, made to sum to 1 again.

@@ -72,12 +72,14 @@ std::optional<compare::Hint> NonFiniteHint(const HintSearch& s) {
       .nmse_after = rest};
 }
 
-// Whether a module with weights makes this tensor. Of a name that is no family's, nobody knows.
+// Whether a module makes this tensor whose weights could make it unlike the reference's: a norm's cannot. Of
+// a name that is no family's, nobody knows.
 bool HasWeights(const HintSearch& s) {
   const CheckpointNames& family = s.family();
   const std::string_view module = ModuleOf(s.name());
   if (module.size() == s.name().size() || module.find(':') != module.npos) return false;
   if (!family.order || !PlaceOf(family.order(), s.name())) return false;
+  if (module.substr(module.rfind('.') + 1).find("norm") != module.npos) return false;
   return record::LevelOf(s.name()) != record::CheckpointLevel::kBoundaries && module != "input" &&
          std::none_of(family.weightless.begin(), family.weightless.end(),
                       [&](std::string_view end) { return module.ends_with(end); });

@@ -243,7 +243,7 @@ HintTensor WithSpreads(HintTensor tensor) {
 
 TEST(Hints, AccuseWeightsOnlyWhereThereAreSome) {
   for (const std::string& name :
-       {kBlock + ":attn_output", kBlock + ".img_norm1",
+       {kBlock + ":attn_output", kBlock + ".img_norm1", kBlock + ".attn.norm_q",
         std::string("transformer/step001/time_text_embed.time_proj"),
         std::string("transformer/step001/norm_out.norm"), std::string("vae/pre_decode_latents"),
         std::string("packed_latents_step1"), std::string("a_name/of.theirs")}) {
@@ -438,6 +438,19 @@ TEST(Hints, WorkOnLargeTensors) {
   HintTensor last = ref;
   for (size_t i = last.values.size() - 64; i < last.values.size(); ++i) last.values[i] += 1;
   EXPECT_EQ(FirstKind(HintsFor("x", {{"x", ref}}, last)), "");
+}
+
+TEST(Hints, KnowEmbeddingsOfAnEarlierLayer) {
+  const std::string layers = "text_encoder/model.language_model.layers.";
+  const HintTensor last = RandomTensor({1, 9, 8}, 1), earlier = RandomTensor({1, 9, 8}, 2);
+  const auto tail = [](const HintTensor& layer) {
+    return HintTensor{{1, 5, 8}, {layer.values.begin() + 4 * 8, layer.values.end()}};
+  };
+  const NamedTensors reference = {
+      {layers + "0", earlier}, {layers + "1", last}, {"prompt_embeds", tail(last)}};
+  EXPECT_EQ(FirstKind(HintsFor("prompt_embeds", reference, tail(earlier))), "earlier_layer");
+  EXPECT_NE(FirstKind(HintsFor("prompt_embeds", reference, tail(RandomTensor({1, 9, 8}, 3)))),
+            "earlier_layer");
 }
 
 }  // namespace

@@ -11,6 +11,9 @@
 namespace qwen_image::hints {
 namespace {
 
+// Of a block's modulation: [shift, scale, gate] of the attention, then of the MLP.
+constexpr int64_t kModulationParts = 6;
+
 // x [tokens, dim] and the vectors that modulate or gate it: parts of `mod`, each `dim` wide.
 struct Modulation {
   HintTensor x, mod;
@@ -58,6 +61,17 @@ bool TestModulation(HintSearch& s, const Modulation& m, int64_t shift, int64_t s
         "three to the MLP.");
     return true;
   }
+  for (int64_t pair = 0; pair < kModulationParts * kModulationParts; ++pair) {
+    const auto fit =
+        s.Test([&](int64_t i) { return modulate(i, pair / kModulationParts, pair % kModulationParts); });
+    if (!fit) continue;
+    s.Add(
+        "wrong_modulation_parts", *fit,
+        fmt::format("The shift was taken from part {} of the modulation and the scale from part {}; they are "
+                    "parts {} and {} of [shift, scale, gate, shift, scale, gate].",
+                    pair / kModulationParts, pair % kModulationParts, shift, scale));
+    return true;
+  }
   return false;
 }
 
@@ -66,7 +80,7 @@ bool TestModulated(HintSearch& s, const BlockName& block) {
     for (const size_t half : {0, 1}) {
       if (!IsNamed(block.rest, stream.modulated[half])) continue;
       const auto m = ReadModulation(s, block.prefix + std::string(stream.norm[half]),
-                                    block.prefix + std::string(stream.modulation), 6);
+                                    block.prefix + std::string(stream.modulation), kModulationParts);
       const auto first = static_cast<int64_t>(3 * half);
       return m && TestModulation(s, *m, first, first + 1, 3 - first);
     }
@@ -92,13 +106,48 @@ bool TestShapedGate(HintSearch& s, const GatedSum& sum, const GateOf& gate) {
   return false;
 }
 
+// The branch was added to what it read: the stream behind its norm.
+bool TestNormedStream(HintSearch& s, const GatedSum& sum, const GateOf& gate, const std::string& norm) {
+  const auto normed = s.OtherRef(norm, s.count());
+  if (!normed) return false;
+  const auto fit =
+      s.Test([&](int64_t i) { return normed->values[static_cast<size_t>(i)] + gate(i) * sum.Branch(i); });
+  if (!fit) return false;
+  s.Add("residual_from_norm", *fit,
+        fmt::format("The gated branch was added to {}; it belongs to the stream before that norm, {}.", norm,
+                    sum.hidden_name));
+  return true;
+}
+
+// Another part of the modulation, or one of the other stream's.
+bool TestOtherGates(HintSearch& s, const GatedSum& sum, const BlockName& block, const StreamNames& own,
+                    int64_t gate) {
+  const int64_t dim = s.ref().shape.back();
+  for (const StreamNames& stream : s.family().streams) {
+    const std::string name = block.prefix + std::string(stream.modulation);
+    const auto mod = s.OtherRef(name, kModulationParts * dim);
+    for (int64_t part = 0; mod && part < kModulationParts; ++part) {
+      if (part == gate && &stream == &own) continue;
+      const auto fit =
+          TestGate(s, sum, [&](int64_t i) { return mod->values[static_cast<size_t>(part * dim + i % dim)]; });
+      if (!fit) continue;
+      s.Add("wrong_gate", *fit,
+            fmt::format(
+                "The gate was taken from part {} of {}; it is part {} of {}: [shift, scale, gate, shift, "
+                "scale, gate].",
+                part, name, gate, block.prefix + std::string(own.modulation)));
+      return true;
+    }
+  }
+  return false;
+}
+
 bool TestResiduals(HintSearch& s, const BlockName& block) {
-  constexpr int64_t kParts = 6;
   for (const StreamNames& stream : s.family().streams) {
     const auto sum = ReadGatedSum(s, block, stream);
     if (!sum) continue;
     const int64_t dim = s.ref().shape.back();
-    const auto mod = s.OtherRef(block.prefix + std::string(stream.modulation), kParts * dim);
+    const auto mod = s.OtherRef(block.prefix + std::string(stream.modulation), kModulationParts * dim);
     if (!mod) return false;
     const auto part_of = [&](int64_t part) -> GateOf {
       return [&, part](int64_t i) { return mod->values[static_cast<size_t>(part * dim + i % dim)]; };
@@ -107,16 +156,9 @@ bool TestResiduals(HintSearch& s, const BlockName& block) {
     if (!ExplainsReference(s, *sum, part_of(gate))) return false;
     if (TestPartsOfSum(s, *sum, part_of(gate))) return true;
     if (TestShapedGate(s, *sum, part_of(gate))) return true;
-    for (int64_t part = 0; part < kParts; ++part) {
-      const auto fit = part == gate ? std::nullopt : TestGate(s, *sum, part_of(part));
-      if (!fit) continue;
-      s.Add("wrong_gate", *fit,
-            fmt::format("The gate was taken from part {} of the modulation; it is part {} of [shift, scale, "
-                        "gate, shift, scale, gate].",
-                        part, gate));
+    if (TestNormedStream(s, *sum, part_of(gate), block.prefix + std::string(stream.norm[sum->half])))
       return true;
-    }
-    return false;
+    return TestOtherGates(s, *sum, block, stream, gate);
   }
   return false;
 }
@@ -330,7 +372,7 @@ void TestModelHints(HintSearch& s) {
   } else if (const auto step = record::NumberAfter(s.name(), "noise_pred_step")) {
     TestGuidance(s, *step);
   } else {
-    TestConditioningHints(s) || TestEulerStep(s);
+    TestScheduleHints(s) || TestPictureHints(s) || TestConditioningHints(s) || TestEulerStep(s);
   }
 }
 

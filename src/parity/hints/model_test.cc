@@ -2,6 +2,7 @@
 // guidance, Euler steps.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <functional>
 
 #include "parity/hints/testing.h"
@@ -136,8 +137,16 @@ class AttentionHints : public testing::Test {
 TEST_F(AttentionHints, TellVariantsApart) {
   EXPECT_EQ(KindOf({.scale = 1}), "missing_attention_scale");
   EXPECT_EQ(KindOf({.scale = 1.0 / kHeadDim}), "wrong_attention_scale");
+  EXPECT_EQ(KindOf({.scale = 1 / std::sqrt(static_cast<double>(kDim))}), "wrong_attention_scale");
   EXPECT_EQ(KindOf({.own_stream_only = true}), "attention_not_joint");
   EXPECT_EQ(KindOf({.causal = true}), "causal_attention");
+}
+
+TEST_F(AttentionHints, KnowValuesInAnotherOrder) {
+  HintTensor rotated = v_;
+  std::rotate(rotated.values.begin(), rotated.values.begin() + kText * kDim, rotated.values.end());
+  const HintTensor wrong = AttentionOutput(Weights(q_, k_, {}), rotated);
+  EXPECT_EQ(FirstKind(HintsFor(kBlock + ":attn_output", reference_, wrong)), "swapped_values");
 }
 
 TEST_F(AttentionHints, KnowTheWeightsToo) {
@@ -174,6 +183,7 @@ TEST(ModelHints, TellModulationsApart) {
     EXPECT_EQ(FirstKind(HintsFor(name, reference, modulated(shift, scale, 0))), "missing_one_plus_scale");
     EXPECT_EQ(FirstKind(HintsFor(name, reference, modulated(3 - shift, 4 - shift, 1))),
               "wrong_modulation_half");
+    EXPECT_EQ(FirstKind(HintsFor(name, reference, modulated(scale, scale + 1, 1))), "wrong_modulation_parts");
     EXPECT_EQ(FirstKind(HintsFor(name, reference,
                                  Combine(x, [&](int64_t i) { return At(x, i) * (1 + part(scale, i)); }))),
               "missing_shift");
@@ -210,9 +220,13 @@ TEST(ModelHints, TellResidualsApart) {
         return keep * At(x, i) + direction * gate * At(branch, i);
       });
     };
+    const std::string block = p.name.substr(0, p.name.find(':'));
+    const HintTensor normed = RandomTensor(shape, 4);
     const NamedTensors reference = {{p.hidden, x},
                                     {p.branch, branch},
-                                    {p.name.substr(0, p.name.find(':')) + ".img_mod.1", mod},
+                                    {block + (p.gate == 2 ? ".img_norm1" : ".img_norm2"), normed},
+                                    {block + ".img_mod.1", mod},
+                                    {block + ".txt_mod.1", RandomTensor({1, 6 * kDim}, 5)},
                                     {p.name, sum(1, p.gate, 1)}};
     EXPECT_EQ(FirstKind(HintsFor(p.name, reference, x)), "residual_not_updated");
     EXPECT_EQ(FirstKind(HintsFor(p.name, reference, sum(1, -1, 1))), "missing_gate");
@@ -224,6 +238,14 @@ TEST(ModelHints, TellResidualsApart) {
         return At(x, i) + shape_of(At(mod, p.gate * kDim + i % kDim)) * At(branch, i);
       });
     };
+    const HintTensor of_text = Combine(x, [&](int64_t i) {
+      const HintTensor& txt_mod = reference.at(block + ".txt_mod.1");
+      return At(x, i) + At(txt_mod, p.gate * kDim + i % kDim) * At(branch, i);
+    });
+    EXPECT_EQ(FirstKind(HintsFor(p.name, reference, of_text)), "wrong_gate");
+    const HintTensor to_the_norm = Combine(
+        x, [&](int64_t i) { return At(normed, i) + At(mod, p.gate * kDim + i % kDim) * At(branch, i); });
+    EXPECT_EQ(FirstKind(HintsFor(p.name, reference, to_the_norm)), "residual_from_norm");
     const auto tanh = [](double gate) { return std::tanh(gate); };
     const auto one_plus = [](double gate) { return 1 + gate; };
     EXPECT_EQ(FirstKind(HintsFor(p.name, reference, shaped(tanh))), "gate_through_tanh");

@@ -137,8 +137,8 @@ bool TestAngles(HintSearch& s, const HintTensor& before, Pairing pairing) {
   s.Add("rope_angles", *fit,
         "RoPE turns the right pairs by other angles, the same for all heads. Look at theta, at rows and "
         "columns "
-        "that changed places, at the order of the axes (frame, row, column) and how many pairs each has, and "
-        "at one table used for all axes.");
+        "that changed places, at the order of the axes (frame, row, column) and how many pairs each has, "
+        "at one table used for all axes, and at the positions of single rows or columns.");
   return true;
 }
 

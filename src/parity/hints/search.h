@@ -135,6 +135,8 @@ bool TestRopeHints(HintSearch& search, const BlockName& block);
 bool TestAttentionHints(HintSearch& search, const BlockName& block);
 bool TestOneStreamHints(HintSearch& search, const BlockName& block);  // modulation, gates and residuals
 bool TestOneStreamHeadNorm(HintSearch& search);                       // the norm before the velocity
+bool TestScheduleHints(HintSearch& search);      // noise levels, times and their embedding
+bool TestPictureHints(HintSearch& search);       // unpacked latents, the decoder's padding, the last clamp
 bool TestConditioningHints(HintSearch& search);  // the text encoder, and the norm that reads its embeddings
 
 // The kinds of hypotheses. Each function stops at its first hypothesis that fits.

@@ -189,6 +189,29 @@ bool TestNeighbours(HintSearch& s) {
   return false;
 }
 
+// The embeddings are the last tokens of another layer's output.
+bool TestEarlierLayers(HintSearch& s) {
+  const bool negative = s.name() == "negative_prompt_embeds";
+  if ((!negative && s.name() != "prompt_embeds") || s.ref().shape.empty()) return false;
+  const std::string pass = negative ? "text_encoder.neg/" : "text_encoder/";
+  for (const std::string& name : s.context().names) {
+    if (!name.starts_with(pass)) continue;
+    const auto layer = s.context().ref(name);
+    if (!layer || layer->shape.empty() || layer->shape.back() != s.ref().shape.back()) continue;
+    const int64_t dropped = static_cast<int64_t>(layer->values.size()) - s.count();
+    if (dropped < 0) continue;
+    const auto value = [&](int64_t i) { return layer->values[static_cast<size_t>(i + dropped)]; };
+    // What the reference itself has taken is no mistake.
+    if (s.ExplainsReference(value)) continue;
+    const auto fit = s.Test(value);
+    if (!fit) continue;
+    s.Add("earlier_layer", *fit,
+          fmt::format("The embeddings are the output of {}, not of the last layer.", name));
+    return true;
+  }
+  return false;
+}
+
 }  // namespace
 
 void TestSequenceHints(HintSearch& s) {
@@ -202,7 +225,7 @@ void TestSequenceHints(HintSearch& s) {
 
 void TestOtherTensorHints(HintSearch& s) {
   if (!s.same_shape()) return;
-  TestOtherSteps(s) || TestNeighbours(s);
+  TestOtherSteps(s) || TestNeighbours(s) || TestEarlierLayers(s);
 }
 
 }  // namespace qwen_image::hints

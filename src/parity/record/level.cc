@@ -13,13 +13,6 @@
 namespace qwen_image::record {
 namespace {
 
-std::optional<CheckpointLevel> ParseLevel(std::string_view word) {
-  if (word == "boundaries") return CheckpointLevel::kBoundaries;
-  if (word == "blocks") return CheckpointLevel::kBlocks;
-  if (word == "all") return CheckpointLevel::kAll;
-  return std::nullopt;
-}
-
 // True for a glob, a path or the name of a boundary. A misspelt level is none of these.
 bool LooksLikeCheckpoint(std::string_view word) {
   return word.find_first_of("*/:_") != word.npos || word == "image" || word == "sigmas" ||
@@ -27,6 +20,13 @@ bool LooksLikeCheckpoint(std::string_view word) {
 }
 
 }  // namespace
+
+std::optional<CheckpointLevel> ParseLevel(std::string_view word) {
+  if (word == "boundaries") return CheckpointLevel::kBoundaries;
+  if (word == "blocks") return CheckpointLevel::kBlocks;
+  if (word == "all") return CheckpointLevel::kAll;
+  return std::nullopt;
+}
 
 CheckpointLevel LevelOf(std::string_view checkpoint) {
   if (checkpoint.find('/') == checkpoint.npos || checkpoint == "vae/pre_decode_latents")
@@ -90,7 +90,10 @@ CheckpointSelection::CheckpointSelection(const std::string& text) : text_(text) 
 }
 
 bool CheckpointSelection::Contains(std::string_view checkpoint) const {
-  const CheckpointLevel level = LevelOf(checkpoint);
+  return Contains(checkpoint, LevelOf(checkpoint));
+}
+
+bool CheckpointSelection::Contains(std::string_view checkpoint, CheckpointLevel level) const {
   if (level_ && level <= *level_) return true;
   return std::any_of(globs_.begin(), globs_.end(), [&](const std::string& glob) {
     return MatchesGlob(glob, checkpoint) &&

@@ -15,6 +15,8 @@ enum class CheckpointLevel {
   kOnRequest,   // and what is large or derived (:attn_weights, :attn_entropy): only by name
 };
 
+// "boundaries", "blocks", "all"; nothing for another word.
+std::optional<CheckpointLevel> ParseLevel(std::string_view word);
 // The shallowest level that records the checkpoint. A name does not tell its family, so a block of any family
 // counts as a block.
 CheckpointLevel LevelOf(std::string_view checkpoint);
@@ -40,6 +42,8 @@ class CheckpointSelection {
   explicit CheckpointSelection(const std::string& text);
 
   bool Contains(std::string_view checkpoint) const;
+  // The same where whoever recorded it said the level: a model of its own has names of its own.
+  bool Contains(std::string_view checkpoint, CheckpointLevel level) const;
   const std::string& text() const { return text_; }
 
  private:

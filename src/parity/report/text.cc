@@ -134,6 +134,8 @@ class TextReport {
     } else {
       Line("  {}", PrintableLines(t->problem));
     }
+    if (!t->ref_source.empty()) Line("  ref made in {}", Printable(t->ref_source));
+    if (!t->run_source.empty()) Line("  run made in {}", Printable(t->run_source));
     AddStats("ref", t->ref);
     AddStats("run", t->run);
     for (const compare::Hint& hint : t->hints)

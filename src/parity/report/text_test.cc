@@ -46,7 +46,9 @@ TEST(ReportText, ShowsFailuresAndTheWorstThatPassed) {
 TEST(ReportText, TellsAboutTheFirstDivergence) {
   compare::Comparison c = Sample();
   c.tensors[2].hints.push_back({"sign", "the sign is wrong", 1, 0});
+  c.tensors[2].run_source = "port.py:4: x = -x";
   const std::string text = ReportText(c);
+  EXPECT_THAT(text, HasSubstr("run made in port.py:4: x = -x"));
   EXPECT_THAT(
       text,
       AllOf(HasSubstr("first divergence: vae/bad"), HasSubstr("at [0, 2]: 4 in the run, 3 in the reference"),

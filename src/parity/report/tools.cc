@@ -49,6 +49,8 @@ Json TensorJson(const compare::TensorComparison& t) {
   json.update(ErrorJson(t));
   json.update(CriterionJson(t.criterion));
   if (!t.run_name.empty()) json["run_name"] = t.run_name;
+  if (!t.ref_source.empty()) json["ref_source"] = t.ref_source;
+  if (!t.run_source.empty()) json["run_source"] = t.run_source;
   for (const compare::Hint& hint : t.hints)
     json["hints"].push_back({{"kind", hint.kind},
                              {"text", hint.text},
