@@ -124,7 +124,7 @@ class TurboRoutes : public RouteTest {
 TEST_F(TurboRoutes, NoQualityChangesTheNoiseLevelsThatAModelIsMadeFor) {
   const http::Response response =
       Ask(Post("/v1/images/generations", R"({"prompt": "x", "size": "32x32", "quality": "low"})"));
-  EXPECT_EQ(response.status, 200) << response.body;
+  ASSERT_EQ(response.status, 200) << response.body;
   EXPECT_EQ(jobs_.List().front().steps(), 3);
 }
 
