@@ -20,6 +20,7 @@ namespace qwen_image::inspect {
 
 struct Checksum {
   uint64_t low = 0, high = 0;
+  // NOLINTNEXTLINE(modernize-use-nullptr): a false alarm of clang-tidy 14
   auto operator<=>(const Checksum&) const = default;
 };
 

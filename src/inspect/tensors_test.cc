@@ -175,7 +175,7 @@ TEST(OneReaderOfFiles, InspectAndLoaderTellTheSameOfOtherToolsFiles) {
   for (const char* folder : {"formats", "formats21"}) {
     int files = 0;
     for (const auto& entry : fs::directory_iterator(kGoldens / folder)) {
-      const fs::path path = entry.path();
+      const fs::path& path = entry.path();
       if (path.extension() != ".safetensors" && path.extension() != ".gguf") continue;
       SCOPED_TRACE(path.filename());
       const RecognizedFile found = RecognizeFile(path);

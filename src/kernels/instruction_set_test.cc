@@ -33,7 +33,7 @@ TEST_F(InstructionSetChoice, EveryNameChoosesKernelsOfItsOwn) {
 TEST_F(InstructionSetChoice, AutoGoesBackToTheBest) {
   const std::string best = InstructionSet(), best_int8 = ChosenInt8Kernel().name;
   UseInstructionSet(InstructionSets().back());
-  EXPECT_NE(InstructionSet(), best);
+  EXPECT_NE(ChosenInt8Kernel().name, best_int8);  // floats have one set of instructions alone on Arm
   EXPECT_STREQ(ChosenInt8Kernel().name, kInt8Portable.name);
   UseInstructionSet("auto");
   EXPECT_EQ(InstructionSet(), best);

@@ -281,9 +281,8 @@ TEST_F(LoraTest, BrokenLayersAreRefusedAllAtOnce) {
            "k.alpha has shape [2], expected one number",
            "l has no down (A) matrix, only l.alpha",
            "m holds nothing: down has shape [1125899906842624, 0], up [0, 1125899906842624]",
-           "transformer_blocks.0.attn.to_q is for a layer of 5 inputs and 4 outputs (down [2, 5], up [4, "
-           "2]), but the "
-           "transformer's has 3 and 4",
+           ("transformer_blocks.0.attn.to_q is for a layer of 5 inputs and 4 outputs (down [2, 5], up [4, "
+            "2]), but the transformer's has 3 and 4"),
            "transformer_blocks.0.attn.to_out.0 is for a layer of 3 inputs and 9 outputs",
        })
     EXPECT_THAT(message, HasSubstr(std::string("\n  ") + line));

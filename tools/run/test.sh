@@ -29,6 +29,10 @@ run_test() {
       shift
       test_mlx "$@"
       ;;
+    --*)
+      say "test: unknown option $1; there are --sanitize and --mlx, and ctest's short ones, as -R NAME"
+      exit 2
+      ;;
     *)
       need "${build_packages[@]}" "${test_packages[@]}"
       build test release

@@ -37,9 +37,10 @@ RecognizedVariant TellFromFiles(const ModelParts& parts) {
             .in_turbo_folder = !sigmas.empty()};
   if (sigmas.empty())
     return {.variant = Variant::kBase, .certain = true, .how = "model_index.json: " + parts.pipeline_class};
+  const size_t steps = sigmas.size();
   return {.variant = Variant::kTurbo,
           .certain = true,
-          .how = fmt::format("model_index.json: sample_sigmas of {} steps", sigmas.size()),
+          .how = fmt::format("model_index.json: sample_sigmas of {} steps", steps),
           .sigmas = std::move(sigmas),
           .from_index = true};
 }
