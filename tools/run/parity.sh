@@ -12,6 +12,10 @@ run_parity() {
       ;;
     --formats) parity_formats ;;
     --foreign) parity_foreign "${2:-}" ;;
+    --planted-bugs)
+      shift
+      parity_planted_bugs "$@"
+      ;;
     *) parity_cases "$@" ;;
   esac
 }
@@ -57,6 +61,13 @@ parity_foreign() {
   tool reference.parity foreign \
     --engine "$program" --work "$project/build/parity" "${devices[@]}"
   tool reference.record_check --framework mlx --engine "$project/build/release/qwen-image" --work "$project/build/parity/record"
+}
+
+# Bugs in diffusers, and what compare makes of them.
+parity_planted_bugs() {
+  build_release
+  tool planted_bugs.check --engine "$project/build/release/qwen-image" \
+    --work "$project/build/parity/planted_bugs" "$@"
 }
 
 parity_cases() {

@@ -244,7 +244,7 @@ HintTensor WithSpreads(HintTensor tensor) {
 TEST(Hints, AccuseWeightsOnlyWhereThereAreSome) {
   for (const std::string& name :
        {kBlock + ":attn_output", kBlock + ".img_norm1", kBlock + ".attn.norm_q",
-        std::string("transformer/step001/time_text_embed.time_proj"),
+        std::string("vae/decoder.conv_in"), std::string("transformer/step001/time_text_embed.time_proj"),
         std::string("transformer/step001/norm_out.norm"), std::string("vae/pre_decode_latents"),
         std::string("packed_latents_step1"), std::string("a_name/of.theirs")}) {
     const NamedTensors reference = {{name, RandomTensor(kHidden, 1)}};
@@ -252,9 +252,27 @@ TEST(Hints, AccuseWeightsOnlyWhereThereAreSome) {
   }
 }
 
+TEST(Hints, KnowALayerOfWhichOnlyTheBiasIsLeft) {
+  const HintTensor ref = RandomTensor(kHidden, 1);
+  const auto bias = [](int64_t i) { return std::sin(static_cast<double>(i % kHidden.back())); };
+  EXPECT_EQ(FirstKind(HintsFor(kBlock + ".attn.to_k", {{kBlock + ".attn.to_k", ref}}, Changed(ref, bias))),
+            "only_bias");
+}
+
+// SiLU left out before a matrix may leave a thousandth of a large error.
+TEST(Hints, TakeNoFactorThatLeavesMoreThanRounding) {
+  const HintTensor ref = RandomTensor(kHidden, 1), noise = RandomTensor(kHidden, 2);
+  const auto kind_of = [&](double share) {
+    const HintTensor run = Changed(ref, [&](int64_t i) { return 3 * At(ref, i) + share * At(noise, i); });
+    return FirstKind(HintsFor(kBlock + ".attn.to_k", {{kBlock + ".attn.to_k", ref}}, run));
+  };
+  EXPECT_EQ(kind_of(0.01), "constant_factor");
+  EXPECT_NE(kind_of(0.05), "constant_factor");
+}
+
 TEST(Hints, AccuseNoWeightsWhoseChannelsAreAsWide) {
   const Shape shape = {1, 16, 1, 12, 10};
-  const std::string name = "vae/decoder.conv_in";
+  const std::string name = "vae/decoder.mid_block.resnets.0.conv1";
   const NamedTensors reference = {{name, WithSpreads(RandomTensor(shape, 1))}};
   EXPECT_EQ(FirstKind(HintsFor(name, reference, WithSpreads(RandomTensor(shape, 2)))), "no_relation");
   EXPECT_EQ(FirstKind(HintsFor(name, reference, RandomTensor(shape, 2))), "looks_untrained");
