@@ -59,7 +59,7 @@ HintTensor Transposed(const HintTensor& ref, const std::vector<size_t>& axes) {
 Planted PlantTranspose(std::string kind, std::string name, Shape shape, std::vector<size_t> axes,
                        bool keep_shape, std::string label = {}) {
   return {std::move(kind), std::move(name), std::move(shape),
-          [axes, keep_shape](const HintTensor& ref) {
+          [axes = std::move(axes), keep_shape](const HintTensor& ref) {
             HintTensor run = Transposed(ref, axes);
             if (keep_shape) run.shape = ref.shape;
             return run;
