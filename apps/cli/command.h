@@ -48,12 +48,12 @@ using OptionList = std::vector<Option>;
 
 // An option whose values are the names of an enum (options/names.h).
 template <typename Value>
-Option NamedOption(std::string names, std::optional<Value>& target, std::string help,
-                   std::string group = "") {
-  return {.names = std::move(names),
+Option NamedOption(const std::string& names, std::optional<Value>& target, const std::string& help,
+                   const std::string& group = "") {
+  return {.names = names,
           .target = [&target](const std::string& name) { target = ParseName<Value>(name); },
-          .help = std::move(help),
-          .group = std::move(group),
+          .help = help,
+          .group = group,
           .one_of = AllNames<Value>()};
 }
 

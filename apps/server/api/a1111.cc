@@ -30,8 +30,12 @@ FieldError WithTheirName(const FieldError& error) {
           named ? fmt::format("{} {}", field->a1111, error.message().substr(ours.size())) : error.message()};
 }
 
+bool IsEmptyText(const Json& value) {
+  return value.is_string() && value.get_ref<const std::string&>().empty();
+}
+
 bool IsOff(const Json& value) {
-  return value.is_null() || value == false || value == "" || value == "None" ||
+  return value.is_null() || value == false || IsEmptyText(value) || value == "None" ||
          (value.is_number() && value == 0) || ((value.is_array() || value.is_object()) && value.empty());
 }
 
@@ -48,7 +52,7 @@ void RefuseOtherFeatures(const Fields& fields) {
 
 void CheckModel(const Json& options, const Pipeline& pipeline) {
   const Json* named = Fields(options).Find("sd_model_checkpoint");
-  if (!named || *named == "" || *named == ModelId(pipeline)) return;
+  if (!named || IsEmptyText(*named) || *named == ModelId(pipeline)) return;
   Fail(ErrorKind::kUsage, "the model {} is not here; this server draws with \"{}\"",
        named->is_string() ? Quoted(named->get<std::string>()) : "named", ModelId(pipeline));
 }

@@ -17,8 +17,12 @@ using testing::HasSubstr;
 
 class OpenAiRoutes : public RouteTest {
  protected:
-  http::Response Generate(Json fields) { return Ask(Post("/v1/images/generations", Small(fields).dump())); }
-  std::string RefusalOf(Json fields) { return Refusal(Post("/v1/images/generations", Small(fields).dump())); }
+  http::Response Generate(const Json& fields) {
+    return Ask(Post("/v1/images/generations", Small(fields).dump()));
+  }
+  std::string RefusalOf(const Json& fields) {
+    return Refusal(Post("/v1/images/generations", Small(fields).dump()));
+  }
   static Json Small(Json fields) {
     if (!fields.contains("prompt")) fields["prompt"] = "a red circle";
     if (!fields.contains("size")) fields["size"] = "32x32";

@@ -13,9 +13,7 @@
 namespace qwen_image::jobs {
 namespace {
 
-using testing::ElementsAre;
 using testing::HasSubstr;
-using testing::IsEmpty;
 
 Job SampleJob() {
   Job job{.id = NewJobId(),

@@ -323,8 +323,8 @@ namespace qwen_image {
 
 bool FitsInt8Attention(const AttentionShape& shape, int64_t queries, int64_t keys) {
   constexpr int64_t kFewQueries = 64, kFewKeys = 256;
-  return ChosenInt8Kernel().weights != Int8Weights::kNibbles && !shape.causal &&
-         shape.head_dim % kInt8PanelCols == 0 && queries >= kFewQueries && keys >= kFewKeys;
+  return ChosenInt8Kernel().fast_attention && !shape.causal && shape.head_dim % kInt8PanelCols == 0 &&
+         queries >= kFewQueries && keys >= kFewKeys;
 }
 
 namespace {
@@ -349,10 +349,27 @@ void RunTasks(ConstView q, View out, const PackedAttention& packed, ThreadPool& 
            });
 }
 
+// Heads of keys and values, some of them, in fp32. Neighbours are one job.
+void AttendExactly(ConstView q, ConstView k, ConstView v, const AttentionShape& shape, View out,
+                   ThreadPool& pool, const std::vector<bool>& heads) {
+  const int64_t dim = shape.head_dim, together = shape.heads / shape.kv_heads;
+  const auto asked = [&](int64_t kv_head) {
+    const auto first = heads.begin() + kv_head * together;
+    return std::find(first, first + together, true) != first + together;
+  };
+  for (int64_t first = 0, end = 0; first < shape.kv_heads; first = end + 1) {
+    for (end = first; end < shape.kv_heads && asked(end);) ++end;
+    if (end == first) continue;
+    const int64_t count = end - first, col = first * together * dim, cols = count * together * dim;
+    Attention(q.Cols(col, cols), k.Cols(first * dim, count * dim), v.Cols(first * dim, count * dim),
+              {count * together, count, dim, false}, out.Cols(col, cols), pool);
+  }
+}
+
 std::vector<double> ErrorsOf(ConstView q, ConstView k, ConstView v, const PackedAttention& packed,
                              ThreadPool& pool) {
   const AttentionShape& shape = packed.shape();
-  const Tensor samples = SampleQueries(q);
+  const Tensor samples = SampleQueries(q, k, shape, packed.dim_group(), pool);
   Tensor out({samples.dim(0), samples.dim(1)});
   const ConstView sampled(samples.data(), samples.dim(0), samples.dim(1));
   const View to(out.data(), out.dim(0), out.dim(1));
@@ -366,14 +383,10 @@ void Int8Attention(ConstView q, ConstView k, ConstView v, const AttentionShape& 
                    ThreadPool& pool, double limit) {
   const PackedAttention packed(k, v, shape, ChosenInt8Kernel(), pool);
   std::vector<bool> coarse;
-  for (const double error : ErrorsOf(q, k, v, packed, pool)) coarse.push_back(error > limit);
+  // NaN is too far, too: there fp32 has a number.
+  for (const double error : ErrorsOf(q, k, v, packed, pool)) coarse.push_back(!(error <= limit));
   RunTasks(q, out, packed, pool, coarse);
-  for (int64_t head = 0; head < shape.heads; ++head) {
-    if (!coarse[static_cast<size_t>(head)]) continue;
-    const int64_t dim = shape.head_dim, kv_col = head / (shape.heads / shape.kv_heads) * dim;
-    Attention(q.Cols(head * dim, dim), k.Cols(kv_col, dim), v.Cols(kv_col, dim), {1, 1, dim, false},
-              out.Cols(head * dim, dim), pool);
-  }
+  AttendExactly(q, k, v, shape, out, pool, coarse);
 }
 
 std::vector<double> Int8AttentionErrors(ConstView q, ConstView k, ConstView v, const AttentionShape& shape,

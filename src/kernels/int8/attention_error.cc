@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 
 #include "kernels/tasks.h"
 
@@ -27,6 +28,23 @@ namespace hn = hwy::HWY_NAMESPACE;
 using F32 = hn::CappedTag<float, 16>;
 using VF32 = hn::Vec<F32>;
 constexpr int64_t kLanes = hn::MaxLanes(F32());
+
+// losses[i]: how much rounding query i to 8 bits may change its logits, squared and up to a factor. spreads
+// [groups] tells how far keys are from each other.
+void RoundingLosses(ConstView q, int64_t group, const float* spreads, float* losses /*[q.rows]*/) {
+  const F32 d;
+  for (int64_t i = 0; i < q.rows; ++i) {
+    float loss = 0;
+    for (int64_t first = 0; first < q.cols; first += group) {
+      VF32 most = hn::Zero(d);
+      for (int64_t c = first; c < first + group; c += kLanes)
+        most = hn::Max(most, hn::Abs(hn::LoadU(d, q.row(i) + c)));
+      const float largest = hn::GetLane(hn::MaxOfLanes(d, most));
+      loss += largest * largest * spreads[first / group];
+    }
+    losses[i] = loss;
+  }
+}
 
 // logits[s][j] = q_s · k_j, in units of log2.
 void ExactLogits(ConstView q, ConstView k, float* logits /*[samples][keys]*/) {
@@ -101,15 +119,62 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace qwen_image {
 namespace {
+
 HWY_EXPORT(ErrorOfHead);
+HWY_EXPORT(RoundingLosses);
+
+// The variance of some keys of a head, summed over each group of numbers.
+std::vector<float> SpreadsOf(ConstView k, int64_t group) {
+  constexpr int64_t kKeys = 64;
+  const int64_t keys = std::min(kKeys, k.rows);
+  std::vector<float> spreads(static_cast<size_t>(k.cols / group));
+  for (int64_t c = 0; c < k.cols; ++c) {
+    double sum = 0, squares = 0;
+    for (int64_t i = 0; i < keys; ++i) {
+      const auto x = static_cast<double>(k.row(i * k.rows / keys)[c]);
+      sum += x;
+      squares += x * x;
+    }
+    spreads[static_cast<size_t>(c / group)] +=
+        static_cast<float>(std::max(0.0, squares - sum * sum / static_cast<double>(keys)));
+  }
+  return spreads;
 }
 
-Tensor SampleQueries(ConstView q) {
+// The rows of the `count` largest losses.
+std::vector<int64_t> LargestLosses(const std::vector<float>& losses, int64_t count) {
+  std::vector<int64_t> rows(losses.size());
+  std::iota(rows.begin(), rows.end(), int64_t{0});
+  const auto loss = [&](int64_t row) {
+    const float x = losses[static_cast<size_t>(row)];
+    return std::isnan(x) ? 0.0f : x;
+  };
+  count = std::min(count, static_cast<int64_t>(rows.size()));
+  std::partial_sort(rows.begin(), rows.begin() + count, rows.end(),
+                    [&](int64_t a, int64_t b) { return loss(a) > loss(b) || (loss(a) == loss(b) && a < b); });
+  rows.resize(static_cast<size_t>(count));
+  return rows;
+}
+
+}  // namespace
+
+Tensor SampleQueries(ConstView q, ConstView k, const AttentionShape& shape, int group, ThreadPool& pool) {
+  constexpr int64_t kSpread = kAttentionSamples / 2;
+  const int64_t dim = shape.head_dim;
   Tensor samples({kAttentionSamples, q.cols});
-  for (int64_t s = 0; s < kAttentionSamples; ++s) {
-    const int64_t row = (2 * s + 1) * q.rows / (2 * kAttentionSamples);
-    std::copy_n(q.row(row), q.cols, samples.row(s));
-  }
+  ForTasks(shape.heads, q.rows * q.cols, pool, [&](int64_t head) {
+    const int64_t col = head * dim, kv_col = head / (shape.heads / shape.kv_heads) * dim;
+    std::vector<float> losses(static_cast<size_t>(q.rows));
+    HWY_DYNAMIC_DISPATCH(RoundingLosses)
+    (q.Cols(col, dim), group, SpreadsOf(k.Cols(kv_col, dim), group).data(), losses.data());
+    std::vector<int64_t> rows = LargestLosses(losses, kAttentionSamples - kSpread);
+    while (std::ssize(rows) < kAttentionSamples) {
+      const int64_t s = std::ssize(rows) % kSpread;
+      rows.push_back((2 * s + 1) * q.rows / (2 * kSpread));
+    }
+    for (int64_t s = 0; s < kAttentionSamples; ++s)
+      std::copy_n(q.row(rows[static_cast<size_t>(s)]) + col, dim, samples.row(s) + col);
+  });
   return samples;
 }
 

@@ -10,8 +10,10 @@
 
 namespace qwen_image {
 
-// Some of the queries, spread evenly over all: [samples, q.cols].
-Tensor SampleQueries(ConstView q);
+// Some of the queries, [samples, q.cols]. Half of them are spread evenly over all. The others are, in each
+// head by itself, those that lose most as they are rounded: so a few tokens that are unlike all others, such
+// as those of a text beside a picture, are seen. `group` numbers of a query share a scale.
+Tensor SampleQueries(ConstView q, ConstView k, const AttentionShape& shape, int group, ThreadPool& pool);
 
 // For every head the mean over these queries of Σ(out − exact)² / Σexact². NaN is not seen: attention in fp32
 // would have it too.

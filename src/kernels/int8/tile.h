@@ -79,6 +79,7 @@ struct Int8Kernel {
   Int8Weights weights;
   int tile_rows;
   void (*multiply)(const Int8Tile& tile);
+  bool fast_attention;  // whether attention by it is faster than in fp32
 };
 
 // Those that were compiled and that this machine can run, the fastest first; the last is plain C++.

@@ -131,7 +131,7 @@ void MultiplyRows(const Int8Tile& t) {
 
 }  // namespace
 
-const Int8Kernel kInt8Avx2 = {"AVX2", Int8Weights::kNibbles, kRows, MultiplyRows<>};
+const Int8Kernel kInt8Avx2 = {"AVX2", Int8Weights::kNibbles, kRows, MultiplyRows<>, false};
 
 }  // namespace qwen_image
 #endif

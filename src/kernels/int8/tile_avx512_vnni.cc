@@ -103,7 +103,7 @@ void MultiplyRows(const Int8Tile& t) {
 
 }  // namespace
 
-const Int8Kernel kInt8Avx512Vnni = {"AVX-512 VNNI", Int8Weights::kUnsigned, kRows, MultiplyRows<>};
+const Int8Kernel kInt8Avx512Vnni = {"AVX-512 VNNI", Int8Weights::kUnsigned, kRows, MultiplyRows<>, true};
 
 }  // namespace qwen_image
 #endif

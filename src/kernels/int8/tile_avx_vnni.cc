@@ -27,9 +27,9 @@ namespace avx512_vnni_256 {
 }  // namespace
 
 const Int8Kernel kInt8AvxVnni = {"AVX VNNI", Int8Weights::kUnsigned, avx_vnni::kRows,
-                                 avx_vnni::MultiplyRows<>};
+                                 avx_vnni::MultiplyRows<>, true};
 const Int8Kernel kInt8Avx512Vnni256 = {"AVX-512 VNNI, 256 bits", Int8Weights::kUnsigned,
-                                       avx512_vnni_256::kRows, avx512_vnni_256::MultiplyRows<>};
+                                       avx512_vnni_256::kRows, avx512_vnni_256::MultiplyRows<>, true};
 
 }  // namespace qwen_image
 #endif

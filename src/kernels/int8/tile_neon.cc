@@ -98,8 +98,9 @@ void EachPanel(const Int8Tile& t) {
 
 }  // namespace
 
-const Int8Kernel kInt8NeonDot = {"NEON dotprod", Int8Weights::kSigned, kRows, EachPanel<MultiplySigned>};
-const Int8Kernel kInt8NeonI8mm = {"NEON i8mm", Int8Weights::kUnsigned, kRows, EachPanel<MultiplyMixed>};
+const Int8Kernel kInt8NeonDot = {"NEON dotprod", Int8Weights::kSigned, kRows, EachPanel<MultiplySigned>,
+                                 true};
+const Int8Kernel kInt8NeonI8mm = {"NEON i8mm", Int8Weights::kUnsigned, kRows, EachPanel<MultiplyMixed>, true};
 
 }  // namespace qwen_image
 #endif

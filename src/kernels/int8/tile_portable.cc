@@ -48,6 +48,6 @@ void MultiplyRows(const Int8Tile& t) {
 
 }  // namespace
 
-const Int8Kernel kInt8Portable = {"plain C++", Int8Weights::kUnsigned, kRows, MultiplyRows};
+const Int8Kernel kInt8Portable = {"plain C++", Int8Weights::kUnsigned, kRows, MultiplyRows, false};
 
 }  // namespace qwen_image
