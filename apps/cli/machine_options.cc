@@ -53,7 +53,8 @@ OptionList MachineOptionList(MachineOptions& o) {
   return {NamedOption(
               "--precision", o.precision,
               "How layers with quantized weights are computed. fast (the default): with inputs of 8 bits, or "
-              "16 where 8 are too few; exact: in fp32, several times slower. Other layers are always exact",
+              "16 where 8 are too few, and so is attention between them; exact: in fp32, several times "
+              "slower. Other layers are always exact",
               group),
           DeviceOption(o, group), InstructionSetOption(group), ThreadsOption(o.threads, group),
           IgnoreMemoryOption(o.ignore_memory, group)};

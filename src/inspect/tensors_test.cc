@@ -14,7 +14,6 @@ namespace qwen_image::inspect {
 namespace {
 
 namespace fs = std::filesystem;
-using ::testing::HasSubstr;
 
 const fs::path kGoldens = fs::path(QWEN_IMAGE_SOURCE_DIR) / "tests/goldens";
 const std::string kStem = "transformer_blocks.0.attn.to_q.";

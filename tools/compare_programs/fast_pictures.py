@@ -42,12 +42,17 @@ def spread(values):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("old", type=Path)
-    parser.add_argument("new", type=Path)
-    parser.add_argument("--seeds", type=int, default=8)
-    parser.add_argument("--sizes", type=int, nargs="+", default=[128, 256, 384])
+    parser.add_argument("old", type=Path, help="a program")
+    parser.add_argument("new", type=Path, help="another one, which draws the exact pictures, too")
+    parser.add_argument("--seeds", type=int, default=8, help="how many (default: 8)")
+    parser.add_argument("--sizes", type=int, nargs="+", default=[128, 256, 384], help="sides of the pictures")
     options = parser.parse_args()
-    programs = [options.old.resolve(strict=True), options.new.resolve(strict=True)]
+    programs = [options.old.resolve(), options.new.resolve()]
+    if options.seeds < 1:
+        parser.error("--seeds must be at least 1")
+    for program in programs:
+        if not program.is_file():
+            parser.error(f"there is no {program}")
     print("| weights | size | OLD | NEW |\n|---|---|---|---|", flush=True)
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch)

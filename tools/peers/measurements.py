@@ -88,7 +88,17 @@ class Measurements:
 
     def fastest(self, line, who, name, among=None):
         """The variant with the smallest median, or None; of those AMONG, or of all."""
+        medians = self.medians(line, who, name, among)
+        return min(medians, key=medians.get) if medians else None
+
+    def winner(self, line, who, name, among=None):
+        """The fastest of those that were measured most often: the one that was repeated."""
+        medians = self.medians(line, who, name, among)
+        runs = {variant: len(self.figure(line, who, variant, name)) for variant in medians}
+        repeated = [variant for variant in medians if runs[variant] == max(runs.values())]
+        return min(repeated, key=medians.get) if repeated else None
+
+    def medians(self, line, who, name, among=None):
         names = self.variants(line, who) if among is None else among
         found = {variant: self.figure(line, who, variant, name) for variant in names}
-        medians = {variant: statistics.median(values) for variant, values in found.items() if values}
-        return min(medians, key=medians.get) if medians else None
+        return {variant: statistics.median(values) for variant, values in found.items() if values}

@@ -5,7 +5,7 @@ import statistics
 from dataclasses import dataclass, field
 
 from tools.peers import machine, rivals
-from tools.peers.contestants import BEFORE, DIFFUSERS, ENGINE, EXACT_BF16, FAST, OPENVINO, ROTATED, SDCPP
+from tools.peers.contestants import BEFORE, DIFFUSERS, ENGINE, EXACT_BF16, FAST, FAST_OUTLIERS, OPENVINO, ROTATED, SDCPP
 
 
 @dataclass
@@ -43,7 +43,7 @@ def faster(measurements, work, line, figure, ours, who, least, aim=None, variant
         row.ours = spread(mine)
     elif measurements.failure(line, ENGINE):
         row.ours = reason(measurements, line, ENGINE)
-    variant = variant or measurements.fastest(line, who, figure, among)
+    variant = variant or measurements.winner(line, who, figure, among)
     other = measurements.figure(line, who, variant, figure) if variant else []
     if not other:
         failed = measurements.failure(line, who)
@@ -150,6 +150,7 @@ def all_rows(m):
     openvino, diffusers = rivals.of(m, OPENVINO), rivals.of(m, DIFFUSERS)
     rows = [
         faster(m, blocks, "blocks512", "step", FAST, OPENVINO, 1.15, 1.25, among=openvino),
+        faster(m, f"{blocks}, with outliers", "blocks512", "step", FAST_OUTLIERS, OPENVINO, 1.15, among=openvino),
         faster(m, blocks, "blocks512", "step", FAST, SDCPP, 4, 5),
         faster(m, blocks, "blocks512", "step", FAST, DIFFUSERS, 3, 3.5, among=diffusers),
         faster(m, bf16, "blocks512", "step", EXACT_BF16, DIFFUSERS, 1.1, variant="fp32"),

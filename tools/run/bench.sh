@@ -46,8 +46,9 @@ bench_peers() {
   local bench=("${tool_program[@]}" tools.peers.bench_peers) all=no
   # The only peer of Qwen-Image-2.1 is diffusers, which the environment has.
   if asks_for '[!2]*' "$@"; then all=yes; fi
+  case " $* " in *" --report "* | *" --help "* | *" -h "* | *" --list "*) exec "${bench[@]}" "$@" ;; esac
+  "${bench[@]}" --list "$@" >/dev/null 2>&1 || exec "${bench[@]}" --list "$@"  # says what is wrong with the options
   if [ "$all" = yes ]; then peer_packages; fi
-  case " $* " in *" --report "* | *" --help "* | *" -h "*) exec "${bench[@]}" "$@" ;; esac
   build_release
   if [ "$all" = yes ]; then
     need "${bench_packages[@]}"
