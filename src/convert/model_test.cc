@@ -39,7 +39,7 @@ std::map<std::string, std::string> FilesIn(const fs::path& folder) {
 class ConvertModelTest : public testing::Test {
  protected:
   fs::path Out(const std::string& name) const { return folder_.path() / name; }
-  Result Convert(const ModelFiles& source, const std::string& name, Options options) {
+  Result Convert(const ModelFiles& source, const std::string& name, const Options& options) {
     return ConvertModel(source, Out(name), options, cancel_);
   }
   // A file of another tool with the config that its odd size needs beside it.

@@ -55,8 +55,9 @@ void RunTextEncoder(const Run& run, const ComponentInputs& inputs) {
   VisionImages pictures = PicturesIn(inputs);
   const auto encode = [&](const std::string& name, PromptRole role) {
     auto ids = inputs.Ids(name);
-    if (ids) EncodeIds(run, TakeIds(run, name, *std::move(ids), pictures), role, pictures);
-    return ids.has_value();
+    if (!ids) return false;
+    EncodeIds(run, TakeIds(run, name, *std::move(ids), pictures), role, pictures);
+    return true;
   };
   if (!encode("input_ids", PromptRole::kPositive))
     Fail(ErrorKind::kBadInput, "the reference run holds no tensor input_ids, which the text encoder reads");

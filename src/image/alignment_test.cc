@@ -76,7 +76,7 @@ std::vector<Shape> RandomShapes(uint32_t seed, int count = 30) {
   return shapes;
 }
 
-Scene SceneOf(std::vector<Shape> shapes, Colour background = {90, 110, 130}) {
+Scene SceneOf(const std::vector<Shape>& shapes, Colour background = {90, 110, 130}) {
   return [=](double x, double y) {
     for (auto shape = shapes.rbegin(); shape != shapes.rend(); ++shape) {
       if (shape->Has(x, y)) return shape->colour;

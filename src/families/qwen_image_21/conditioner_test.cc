@@ -53,7 +53,7 @@ class ConditionerTest : public ::testing::Test {
   }
 
   ThreadPool pool_{2};
-  const CancelFlag never_;
+  const CancelFlag never_{};
   const Compute compute_{pool_, never_};
 };
 

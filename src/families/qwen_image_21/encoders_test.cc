@@ -235,7 +235,7 @@ TEST(Encoders, StopWhenCancelledAndTellHowFarTheyAre) {
 TEST(TextEncoder, TakesPicturesThatFitThePromptOnly) {
   const TextEncoder text = LoadTextEncoder(kGoldens / "nested");
   const VisionCase two = FindCase("nested", "two");
-  const auto message = [&](const VisionCase& c, std::vector<Shape> shapes) {
+  const auto message = [&](const VisionCase& c, const std::vector<Shape>& shapes) {
     std::vector<Tensor> features;
     for (const Shape& shape : shapes) {
       features.emplace_back(shape);

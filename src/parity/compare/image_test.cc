@@ -60,7 +60,7 @@ TEST(Pictures, SsimOfOneWindow) {
     for (int x = 0; x < 11; ++x) {
       const double w = std::exp(-((x - 5) * (x - 5) + (y - 5) * (y - 5)) / 4.5);
       const auto luma = [&](const FloatImage& p) {
-        const size_t i = static_cast<size_t>(y * 11 + x);
+        const size_t i = static_cast<size_t>(y) * 11 + static_cast<size_t>(x);
         return 0.299 * p.values[i] + 0.587 * p.values[i + 121] + 0.114 * p.values[i + 242];
       };
       const double u = luma(ref), v = luma(run);

@@ -103,7 +103,10 @@ void TensorSet::Impl::Add(const std::string& name, TensorFile& file, size_t memb
 void TensorSet::Impl::AddAll(const std::string& prefix, TensorFile& file) {
   for (size_t i = 0; i < file.members().size(); ++i) {
     const std::string& name = file.members()[i].name;
-    Add(prefix + (prefix.empty() || name.empty() ? "" : "/") + name, file, i);
+    std::string path = prefix;
+    if (!prefix.empty() && !name.empty()) path += '/';
+    path += name;
+    Add(path, file, i);
   }
 }
 

@@ -104,7 +104,7 @@ TEST_F(TensorSetTest, OtherOrdersOfAxesAndBytes) {
 
 TEST_F(TensorSetTest, AFileThatIsNotSortedTellsTheOrder) {
   WriteFloats("x.npy", {1});
-  const auto pack = [&](const char* file, std::vector<const char*> names) {
+  const auto pack = [&](const char* file, const std::vector<const char*>& names) {
     const std::filesystem::path path = folder_.path() / file;
     zip_t* archive = zip_open(path.c_str(), ZIP_CREATE, nullptr);
     for (const char* name : names)
