@@ -79,8 +79,10 @@ struct CheckpointNames {
   std::span<const ComponentBlocks> blocks;
   std::span<const std::string_view> block_lists;  // modules that hold numbered blocks
   std::span<const MatrixRole> matrices;
-  std::span<const StageNames> stages;                       // in the order of a run
-  std::span<const std::string_view> weightless;             // ends of modules' names that have no weights
+  std::span<const StageNames> stages;            // in the order of a run
+  std::span<const std::string_view> weightless;  // ends of modules' names that have no weights
+  std::string_view
+      picture_convolution;  // the autoencoder's first, which may read its channels from another axis
   const std::vector<ComponentOrder>& (*order)() = nullptr;  // null: names tell no order
 
   // The denoiser.

@@ -38,7 +38,7 @@ class ConfigTest : public ::testing::Test {
 };
 
 TEST_F(ConfigTest, OfTextIsChecked) {
-  EXPECT_THAT(TextMessage("num_attention_heads", 3), HasSubstr("q_proj.weight has shape [24, 12]"));
+  EXPECT_THAT(TextMessage("num_attention_heads", 3), HasSubstr("q_proj.weight (3) has shape [24, 12]"));
   EXPECT_THAT(TextMessage("num_attention_heads", 0), HasSubstr("\"num_attention_heads\" is 0"));
   EXPECT_THAT(TextMessage("num_key_value_heads", 4), HasSubstr("cannot share 4 key/value heads"));
   EXPECT_THAT(TextMessage("head_dim", 11), HasSubstr("heads of 11 values"));
@@ -108,7 +108,7 @@ TEST_F(ConfigTest, OfVisionIsChecked) {
   EXPECT_THAT(VisionMessage("deepstack_visual_indexes", {1}),
               HasSubstr("deepstack_merger_list.1.linear_fc1.bias is not expected"));
   EXPECT_THAT(VisionMessage("deepstack_visual_indexes", Json::array()),
-              HasSubstr("deepstack_merger_list.0.linear_fc1.bias is not expected"));
+              HasSubstr("deepstack_merger_list.{0,1}.linear_fc1.bias (2) is not expected"));
   EXPECT_THAT(VisionMessage("deepstack_visual_indexes", nullptr), HasSubstr("put its config.json beside it"));
   EXPECT_THAT(VisionMessage("hidden_act", "gelu"), HasSubstr("\"gelu\" is not supported"));
   EXPECT_THAT(VisionMessage("rope_parameters", {{"rope_type", "yarn"}}),

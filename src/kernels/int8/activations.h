@@ -3,10 +3,10 @@
 // How good that is depends on the values: a group is as coarse as its largest one demands. The error of every
 // row is measured as it is quantized, in two ways (see QuantizationError). With weights that do not know of
 // it, a product's relative error is the row's. Rows above a limit get another 8 bits for what the first ones
-// left over (the fine plane), after which the error is about 127² times smaller. So a row is either good in 8
-// bits or has 16, and that depends on no other row. The fine plane is not measured again: of a group with
-// several spikes of different size its small values may still be lost, which are as small a share of the
-// product.
+// left over (the fine plane), after which the error is about 127² times smaller. They get them in those of
+// their groups that are off most, as many as it takes to be within the limits: outliers stand in few
+// channels. Which ones depends on no other row. The fine plane is not measured again: of a group with several
+// spikes of different size its small values may still be lost, which are as small a share of the product.
 #pragma once
 
 #include <cstdint>
@@ -53,6 +53,10 @@ class Int8Activations {
   // … and how many there are before a tile (or, of `tiles()`, in all).
   int64_t FineRowsBefore(int64_t tile) const;
   Int8Rows Fine(int64_t fine_tile, int64_t first_group) const { return At(fine_, fine_tile, first_group); }
+  // Whether any row of the tile has a fine plane there. Where it is false all integers are 0.
+  bool HasFine(int64_t fine_tile, int64_t group) const {
+    return fine_groups_[static_cast<size_t>(fine_tile * (depth_ / group_) + group)] != 0;
+  }
 
  private:
   // Not initialised: the thread that quantizes a row is the first to touch its memory.
@@ -65,13 +69,14 @@ class Int8Activations {
   Int8Row At(Plane& plane, int64_t row) const;  // of the plane: its tile's bytes
   // Rows of one tile.
   void QuantizeRows(int64_t first, int64_t rows, Int8Fineness fineness, const RowSource& source);
-  void QuantizeFineTile(int64_t fine_tile, const RowSource& source);
+  void QuantizeFineTile(int64_t fine_tile, Int8Fineness fineness, const RowSource& source);
 
   int64_t rows_ = 0, depth_ = 0;
   int group_ = 0, tile_rows_ = 0;
   Plane coarse_, fine_;
-  std::vector<int64_t> fine_row_;   // [rows]: the place in the fine plane, or −1
-  std::vector<int64_t> fine_rows_;  // the rows that have one
+  std::vector<int64_t> fine_row_;     // [rows]: the place in the fine plane, or −1
+  std::vector<int64_t> fine_rows_;    // the rows that have one
+  std::vector<uint8_t> fine_groups_;  // [fine tiles][groups]: HasFine
 };
 
 }  // namespace qwen_image

@@ -166,7 +166,14 @@ class TaskRun {
   void MultiplyFineTile(int64_t t, int64_t first, int64_t depth) {
     const int64_t tile = first_fine_tile_ + t;
     const int64_t rows = std::min<int64_t>(x_.tile_rows(), x_.fine_rows() - tile * x_.tile_rows());
-    Multiply(x_.Fine(tile, first / x_.group()), first, depth, rows, FineSums(t, 0), nullptr);
+    float* const sums = FineSums(t, 0);
+    if (first == 0) std::fill_n(sums, panels() * tile_floats_, 0.0f);
+    const int64_t begin = first / x_.group(), end = begin + depth / x_.group();
+    for (int64_t group = begin, stop = begin; group < end; group = stop + 1) {
+      for (stop = group; stop < end && x_.HasFine(tile, stop);) ++stop;
+      if (stop > group)
+        Multiply(x_.Fine(tile, group), {group - begin, stop - group, true}, rows, sums, nullptr);
+    }
   }
 
   void MultiplyTile(int64_t t, int64_t first, int64_t depth) {
@@ -177,7 +184,7 @@ class TaskRun {
     const bool last = first + depth >= w_.cols;
     if (last) FetchOutput(row, rows);
     const int8_t* const next = t + 1 < task_.tiles ? x_.Coarse(tile + 1, group).a : nullptr;
-    Multiply(x_.Coarse(tile, group), first, depth, rows, strip, next);
+    Multiply(x_.Coarse(tile, group), {0, depth / x_.group(), first > 0}, rows, strip, next);
     if (!last) return;
     for (int64_t p = 0; p < panels(); ++p) {
       float* const sums = strip + p * tile_floats_;
@@ -195,18 +202,29 @@ class TaskRun {
     }
   }
 
-  void Multiply(const Int8Rows& x, int64_t first, int64_t depth, int64_t rows, float* sums,
-                const int8_t* next) {
+  // Groups of the block whose weights are unpacked; `add`: to what is in the sums.
+  struct Groups {
+    int64_t first, count;
+    bool add;
+  };
+
+  void Multiply(const Int8Rows& x, const Groups& groups, int64_t rows, float* sums, const int8_t* next) {
+    const int64_t scales = groups.first * kInt8PanelCols;
     Int8Panel w[kInt8StripPanels];
-    for (int64_t p = 0; p < panels(); ++p) w[p] = panels_[p].panel();
+    for (int64_t p = 0; p < panels(); ++p) {
+      w[p] = panels_[p].panel();
+      w[p].q += scales * x_.group();
+      w[p].scales += scales;
+      w[p].biases += scales;
+    }
     kernel_.multiply({.x = x,
                       .w = w,
                       .panels = static_cast<int>(panels()),
                       .rows = static_cast<int>(rows),
-                      .groups = depth / x_.group(),
+                      .groups = groups.count,
                       .group = x_.group(),
                       .planes = planes_,
-                      .add = first > 0,
+                      .add = groups.add,
                       .sums = sums,
                       .next = next});
   }

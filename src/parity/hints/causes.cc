@@ -81,7 +81,7 @@ bool HasWeights(const HintSearch& s) {
   if (!family.order || !PlaceOf(family.order(), s.name())) return false;
   const std::string_view last = module.substr(module.rfind('.') + 1);
   // What enters an autoencoder may be read channels last, whatever the tensor before it holds.
-  if (last.find("norm") != last.npos || last == "conv_in") return false;
+  if (last.find("norm") != last.npos || last == family.picture_convolution) return false;
   return record::LevelOf(s.name()) != record::CheckpointLevel::kBoundaries && module != "input" &&
          std::none_of(family.weightless.begin(), family.weightless.end(),
                       [&](std::string_view end) { return module.ends_with(end); });
