@@ -10,6 +10,7 @@
 #include "families/vocabulary.h"
 #include "files/json.h"
 #include "files/text.h"
+#include "weights/config_reader.h"
 
 namespace qwen_image {
 namespace {
