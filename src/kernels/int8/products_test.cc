@@ -217,6 +217,16 @@ TEST(Int8MatMul, ASpikeDoesNotSwallowItsNeighbours) {
   }
 }
 
+// Of a row with outliers only the groups that they stand in are multiplied twice.
+TEST(Int8MatMul, GroupsWithoutOutliersStayCoarse) {
+  std::vector<float> x = Random(2 * 1024, 1);
+  x[64 * 3 + 5] = x[64 * 9] = 2e6f;
+  const Int8Activations quantized = Quantized(x, 2, 1024, 64);
+  ASSERT_EQ(quantized.FineRow(0), 0);
+  for (int64_t group = 0; group < 16; ++group)
+    EXPECT_EQ(quantized.HasFine(0, group), group == 3 || group == 9) << group;
+}
+
 TEST(Int8MatMul, ARowHasTheSameBitsAloneAndOnAnyNumberOfThreads) {
   ForEachKernel([] {
     std::vector<float> x = Random(401 * 128, 1);
