@@ -158,6 +158,11 @@ int Draw(GenerateOptions options, const Session& session) {
   };
   const JobPlan plan = PlanJobs(options, print_note);
   const std::vector<Job>& jobs = plan.jobs;
+  if (jobs.empty()) {
+    print_note(
+        fmt::format("--shard {}: there are fewer pictures than machines, none is drawn here", options.shard));
+    return 0;
+  }
   if (debug.on() && jobs.size() != 1)
     Fail(ErrorKind::kUsage, "--debug and --trace watch one picture; leave out --count and --prompts");
   if (debug.on()) RefuseUnwatchable(options.request);
@@ -191,8 +196,9 @@ int Draw(GenerateOptions options, const Session& session) {
   for (size_t i = 0; i < jobs.size(); ++i) {
     const Job& job = jobs[i];
     const GenerateRequest request = plan.RequestOf(job);
-    const std::string run_id = options.request.resume_folder.empty() ? "" : pipeline.RunId(request);
-    if (jobs.size() > 1 && !run_id.empty() && KeepDrawn(job, run_id, options)) continue;
+    const bool has_run_id = plan.keeps_drawn || !options.request.resume_folder.empty();
+    const std::string run_id = has_run_id ? pipeline.RunId(request) : "";
+    if (plan.keeps_drawn && KeepDrawn(job, run_id, options)) continue;
     ProgressPrinter progress(style, jobs.size() > 1 ? fmt::format("[{}/{}] ", i + 1, jobs.size()) : "");
     StartSeconds start{.load = load_seconds, .start_to_first_step = {}};
     const Picture picture = DrawWatched(pipeline, request, progress, start, debug, profile, options, cancel);

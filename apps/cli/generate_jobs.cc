@@ -80,6 +80,29 @@ std::filesystem::path CheckedOutput(const GenerateOptions& o) {
   return output;
 }
 
+// The pictures first, first + step, …: of each part of the list every machine gets about as many.
+struct Share {
+  size_t first = 0;
+  size_t step = 1;
+};
+
+Share ShareOf(const GenerateOptions& o) {
+  if (o.shard.empty()) return {};
+  const size_t slash = o.shard.find('/');
+  const std::optional<uint64_t> number = ParseWhole(o.shard.substr(0, slash));
+  const std::optional<uint64_t> total = ParseWhole(slash == o.shard.npos ? "" : o.shard.substr(slash + 1));
+  if (!number || !total || *number < 1 || *number > *total || *total > kMaxPictures)
+    Fail(ErrorKind::kUsage, "--shard: {} is not I/N with I from 1 to N, such as 2/8", Quoted(o.shard));
+  // Its pictures must have the same names and noise whichever machine draws them, today or in a second run.
+  if (o.output.empty())
+    Fail(ErrorKind::kUsage,
+         "--shard: name the pictures with -o; names made of the time differ between machines");
+  if (o.random_seed)
+    Fail(ErrorKind::kUsage,
+         "--shard: a second run could not tell which pictures are there; give a number for --seed");
+  return {.first = *number - 1, .step = *total};
+}
+
 // One picture keeps the name; several are numbered: out-001.png.
 std::filesystem::path NumberedOutput(const std::filesystem::path& output, size_t index, size_t total) {
   if (total == 1) return output;
@@ -159,6 +182,7 @@ GenerateRequest JobPlan::RequestOf(const Job& job) const {
 
 JobPlan PlanJobs(const GenerateOptions& o, const Note& note) {
   CheckResumable(o);
+  const Share share = ShareOf(o);
   JobPlan plan;
   plan.shared = MakeRequest(o, note, &plan.transparent);
   const std::vector<std::string> prompts = ReadPrompts(o);
@@ -170,12 +194,11 @@ JobPlan PlanJobs(const GenerateOptions& o, const Note& note) {
   if (total > static_cast<size_t>(kMaxPictures))
     Fail(ErrorKind::kUsage, "{} pictures are too many for one run; at most {} are drawn", total,
          kMaxPictures);
-  for (const std::string& prompt : prompts) {
-    for (int64_t i = 0; i < o.count; ++i) {
-      plan.jobs.push_back({prompt, plan.shared.seed + static_cast<uint64_t>(i),
-                           NumberedOutput(output, plan.jobs.size(), total)});
-      CheckWritable(plan.jobs.back().output);
-    }
+  plan.keeps_drawn = !o.shard.empty() || (total > 1 && !o.request.resume_folder.empty());
+  const size_t count = static_cast<size_t>(o.count);
+  for (size_t i = share.first; i < total; i += share.step) {
+    plan.jobs.push_back({prompts[i / count], plan.shared.seed + i % count, NumberedOutput(output, i, total)});
+    CheckWritable(plan.jobs.back().output);
   }
   return plan;
 }

@@ -20,7 +20,8 @@ struct Job {
 // Every picture of a run: what they share, and what tells them apart.
 struct JobPlan {
   GenerateRequest shared;
-  std::vector<Job> jobs;
+  std::vector<Job> jobs;                 // none: a shard that no picture falls to
+  bool keeps_drawn = false;              // pictures that an earlier run finished are not drawn again
   std::vector<std::string> transparent;  // the files among its pictures that are, in part
 
   GenerateRequest RequestOf(const Job& job) const;

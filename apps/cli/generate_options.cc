@@ -96,23 +96,29 @@ OptionList GroupOfSettings(const char* group, GenerateOptions& o) {
 }
 
 OptionList FileOptions(GenerateOptions& o) {
-  return {{.names = "-o,--output",
-           .target = &o.output,
-           .help = "The picture to write: .png, .jpg or .webp (default: picture-DATE-TIME.png)"},
-          {.names = "--output-compression",
-           .target = &o.output_compression,
-           .help = fmt::format(
-               "How much of a JPEG or WebP picture is kept, 0 to 100; WebP of 100 keeps every pixel "
-               "(default: {})",
-               kDefaultQuality),
-           .range = {{0, 100}}},
-          SourceMarkOption(o.no_source_mark),
-          {.names = "--prompts",
-           .target = &o.prompts_file,
-           .help = "Draw one picture for each line of this file, loading the model once"},
-          {.names = "--from",
-           .target = &o.from,
-           .help = "Draw a picture again from the settings in its metadata; other options override them"}};
+  return {
+      {.names = "-o,--output",
+       .target = &o.output,
+       .help = "The picture to write: .png, .jpg or .webp (default: picture-DATE-TIME.png)"},
+      {.names = "--output-compression",
+       .target = &o.output_compression,
+       .help =
+           fmt::format("How much of a JPEG or WebP picture is kept, 0 to 100; WebP of 100 keeps every pixel "
+                       "(default: {})",
+                       kDefaultQuality),
+       .range = {{0, 100}}},
+      SourceMarkOption(o.no_source_mark),
+      {.names = "--prompts",
+       .target = &o.prompts_file,
+       .help = "Draw one picture for each line of this file, loading the model once"},
+      {.names = "--shard",
+       .target = &o.shard,
+       .help =
+           "I/N: of the pictures of --prompts and --count draw those of machine I of N (1 to N), and skip "
+           "those that are there already"},
+      {.names = "--from",
+       .target = &o.from,
+       .help = "Draw a picture again from the settings in its metadata; other options override them"}};
 }
 
 OptionList PromptCacheOptions(GenerateOptions& o) {

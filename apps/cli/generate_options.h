@@ -35,7 +35,8 @@ struct GenerateOptions {
   std::optional<int64_t> output_compression;  // of JPEG and WebP
   bool no_source_mark = false;
   int64_t count = 1;
-  ModelFiles model;  // what was named; see FindModel
+  std::string shard;  // I/N: which of the pictures; empty: all
+  ModelFiles model;   // what was named; see FindModel
   MachineOptions machine;
   std::filesystem::path prompt_cache;  // empty: the user's cache folder
   bool no_prompt_cache = false;

@@ -14,7 +14,7 @@ run_lint() {
   need clang-format clang-tidy shellcheck "${python_packages[@]}"
   cd "$project"
   git ls-files '*.cc' '*.h' '*.c' | xargs clang-format --dry-run --Werror
-  git ls-files run .ci/run 'tools/run/*.sh' 'tools/package/*.sh' | xargs shellcheck -x
+  git ls-files run .ci/run 'tools/run/*.sh' 'tools/package/*.sh' 'examples/*.sbatch' | xargs shellcheck -x
   lint_python
   if [ "$all" = yes ]; then lint_all_sources; else lint_changed_sources; fi
   say "formatting, scripts, Python and sources are fine"
