@@ -36,6 +36,7 @@ typedef enum qwen_image_status {
   QWEN_IMAGE_BAD_INPUT = 3, /* a file is broken, or is not what it should be */
   QWEN_IMAGE_OUT_OF_MEMORY = 4, /* the model or the picture does not fit */
   QWEN_IMAGE_CANNOT_WRITE = 5,
+  QWEN_IMAGE_MACHINE = 6,      /* another machine that draws the same picture cannot go on */
   QWEN_IMAGE_INTERNAL = 70,    /* a bug in the library, or an exception of a callback written in C++ */
   QWEN_IMAGE_INTERRUPTED = 130 /* a callback asked to stop */
 } qwen_image_status;

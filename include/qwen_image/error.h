@@ -16,6 +16,7 @@ enum class ErrorKind {
   kOutOfMemory,  // the model or the picture does not fit
   kCannotWrite,  // the output cannot be written
   kInterrupted,  // the caller asked to stop
+  kMachine,      // another machine that draws the same picture cannot go on
   kInternal,     // a bug in this program
 };
 

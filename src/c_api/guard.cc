@@ -20,6 +20,8 @@ qwen_image_status StatusOf(ErrorKind kind) {
       return QWEN_IMAGE_CANNOT_WRITE;
     case ErrorKind::kInterrupted:
       return QWEN_IMAGE_INTERRUPTED;
+    case ErrorKind::kMachine:
+      return QWEN_IMAGE_MACHINE;
     case ErrorKind::kInternal:
       break;
   }

@@ -25,6 +25,7 @@ int HttpStatus(ErrorKind kind) {
       return 503;
     case ErrorKind::kCannotWrite:
       return 507;
+    case ErrorKind::kMachine:
     case ErrorKind::kInternal:
       break;
   }

@@ -38,6 +38,7 @@ constexpr std::pair<ErrorKind, const char*> kErrorNames[] = {
     {ErrorKind::kOutOfMemory, "out of memory"},
     {ErrorKind::kCannotWrite, "cannot write"},
     {ErrorKind::kInterrupted, "interrupted"},
+    {ErrorKind::kMachine, "machine"},
     {ErrorKind::kInternal, "internal"},
 };
 
