@@ -9,6 +9,7 @@
 #include "core/fail.h"
 #include "device/available.h"
 #include "mlx/backend.h"
+#include "split/backend.h"
 
 namespace qwen_image::device {
 namespace {
@@ -75,7 +76,7 @@ int64_t PeakDeviceMemory() { return static_cast<int64_t>(mx::get_peak_memory());
 void ResetPeakDeviceMemory() { mx::reset_peak_memory(); }
 
 std::shared_ptr<Backend> MakeBackend(const DeviceChoice& choice) {
-  if (choice.device == Device::kCpu) return CpuBackend();
+  if (choice.device == Device::kCpu) return split::SplitBackend(CpuBackend());
   const mx::Device device = OnMlx(choice.device);
   return on_mlx::RunOn(device, [&] {
     SetLimits(device);

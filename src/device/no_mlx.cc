@@ -1,6 +1,7 @@
 // In place of mlx.cc in a build without MLX.
 #include "core/fail.h"
 #include "device/available.h"
+#include "split/backend.h"
 
 namespace qwen_image::device {
 namespace {
@@ -20,7 +21,7 @@ void ResetPeakDeviceMemory() {}
 std::shared_ptr<Backend> MakeBackend(const DeviceChoice& choice) {
   if (choice.device != Device::kCpu)
     Fail(ErrorKind::kUsage, "there is no device {}: {}", NameOf(choice.device), kNoMlx);
-  return CpuBackend();
+  return split::SplitBackend(CpuBackend());
 }
 
 }  // namespace qwen_image::device

@@ -146,6 +146,9 @@ struct Conditions {
   TokenGrid drawn;
   const Tensor* references = nullptr;  // [1, tokens of all, token channels]; null: none
   std::vector<TokenGrid> reference_grids;
+  // Bytes, of the machine that has least: several that compute together must not decide differently. Nothing:
+  // this machine alone computes.
+  std::optional<int64_t> available_memory;
   std::function<void(const std::string&)> on_note;  // what a user should know; may be empty
 };
 
@@ -167,11 +170,12 @@ class Denoiser {
   virtual void Guide(const Tensor& negative /*[1, tokens, channels]*/, float scale,
                      Tensor& positive /*same*/) const = 0;
 
-  // For estimates: the layer that most of a step's time goes to, as it is computed, and the operations of one
-  // pass in such layers and in attention.
+  // For estimates: the layer that most of a step's time goes to, as it is computed, and of one pass the
+  // operations in such layers and in attention, the blocks, and the values that go from block to block.
   virtual Linear TypicalLayer() const = 0;
   struct Work {
     double linear = 0, attention = 0;
+    double blocks = 0, state = 0;
   };
   virtual Work WorkOf(TokenGrid grid, int64_t prompt_tokens) const = 0;
 };

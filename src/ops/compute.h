@@ -1,5 +1,5 @@
-// What a stage needs to compute: threads, a flag that stops it, a function that hears of its progress, and a
-// profile that gets the time of every operation.
+// What a stage needs to compute: threads, a flag that stops it, a function that hears of its progress, a
+// profile that gets the time of every operation, and the machines that share the work.
 #pragma once
 
 #include <cstdint>
@@ -8,14 +8,21 @@
 #include "core/profile.h"
 #include "core/threads.h"
 #include "qwen_image/cancel.h"
+#include "qwen_image/machines.h"
 
 namespace qwen_image {
+
+namespace machines {
+class Group;
+}
 
 struct Compute {
   ThreadPool& pool;
   const CancelFlag& cancel;
   std::function<void(double fraction)> on_progress = {};
   Profile* profile = nullptr;
+  const machines::Group* group = nullptr;  // machines that compute this together; null: only this one
+  Split split = Split::kSequence;
 
   // The same for pass `pass` of `passes` equal ones: its progress is a share of theirs.
   Compute ForPass(int64_t pass, int64_t passes) const {

@@ -9,17 +9,6 @@ namespace {
 // Enough rows that the products are as fast as for all of them: weights are unpacked once for each band.
 constexpr int64_t kMostRows = 2304;
 
-// The modulation of `count` rows from `first` on.
-Modulation OfRows(Modulation modulation, int64_t first, int64_t count) {
-  std::vector<ModulatedRows> spans;
-  for (const ModulatedRows& span : modulation.spans) {
-    const int64_t begin = std::max(span.begin, first), end = std::min(span.begin + span.count, first + count);
-    if (begin < end) spans.push_back({begin - first, end - begin, span.row});
-  }
-  modulation.spans = std::move(spans);
-  return modulation;
-}
-
 bool WantsAny(const GatedMlp& mlp, const Tap& tap) {
   const char* const names[] = {mlp.norm.name,     mlp.modulated,     mlp.gate_layer_name, mlp.up_name,
                                mlp.down_names[0], mlp.down_names[1], mlp.gate_name,       mlp.sum_name};
@@ -52,7 +41,7 @@ void CpuOps::AddGatedMlp(const GatedMlp& mlp, const Tap& tap) {
     const Array x = Rows(*mlp.x, first, count);
     Array sum = Rows(*mlp.sum, first, count);
     const Modulation modulation =
-        mlp.modulation.values ? OfRows(mlp.modulation, first, count) : mlp.modulation;
+        mlp.modulation.values ? mlp.modulation.OfRows(first, count) : mlp.modulation;
     const Projection gate_up{
         .x = &x,
         .norm = mlp.norm,

@@ -57,6 +57,17 @@ void Activate(Activation activation, View x, ThreadPool& pool) {
 
 }  // namespace
 
+Modulation Modulation::OfRows(int64_t first, int64_t count) const {
+  Modulation part = *this;
+  part.spans.clear();
+  for (const ModulatedRows& span : spans) {
+    const int64_t begin = std::max(span.begin, first), end = std::min(span.begin + span.count, first + count);
+    if (begin < end) part.spans.push_back({begin - first, end - begin, span.row});
+  }
+  if (part.spans.empty() && !spans.empty()) part.spans.push_back({0, 0, spans.front().row});  // of no rows
+  return part;
+}
+
 // Buffers in the order in which an operation asks for them: the same ones each time.
 class CpuOps::Memory {
  public:

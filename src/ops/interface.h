@@ -53,6 +53,9 @@ struct Modulation {
   std::vector<ModulatedRows> spans;
   bool by_row =
       false;  // a listener is shown a gate for each row, [1, rows, cols], not one for all, [1, cols]
+
+  // That of `count` rows from `first` on, as an array of their own.
+  Modulation OfRows(int64_t first, int64_t count) const;
 };
 
 enum class Activation { kNone, kGeluTanh, kGelu };
@@ -219,6 +222,17 @@ class Ops {
   // Large sum += small x: each channel of x is added to all of its share. The checkpoint is what is added.
   virtual void AddUnfolded(const Folding& folding, const Array& x, Array& sum, const char* name,
                            const Tap& tap) = 0;
+
+  // A pass whose blocks are cut over several machines, one behind the other: each computes its own, between
+  // taking the state over from the machine before it and handing it over to the one behind it. What ToHost
+  // returns then is the last machine's, on the first one.
+  struct Blocks {
+    size_t begin = 0, end = 0;
+    size_t count() const { return end - begin; }
+  };
+  virtual Blocks OwnBlocks(size_t count) const { return {0, count}; }
+  virtual void TakeOver(std::span<Array* const> /*state*/) {}
+  virtual void HandOver(std::span<Array* const> /*state*/) {}
 
   // A device that compiles: a part of a pass as a function of arrays and weights. Parts whose layers have one
   // form share what is compiled, so `body` takes everything else it needs from objects that live as long as

@@ -57,7 +57,9 @@ Denoiser::Work QwenImageDenoiser::WorkOf(TokenGrid grid, int64_t prompt_tokens) 
   const auto width = static_cast<double>(config.inner_dim());
   // A token passes q, k, v, out and an MLP of four times the width: 12 squares; attention looks twice at all.
   return {.linear = layers * 2 * tokens * 12 * width * width,
-          .attention = layers * 4 * tokens * tokens * width};
+          .attention = layers * 4 * tokens * tokens * width,
+          .blocks = layers,
+          .state = tokens * width};
 }
 
 }  // namespace qwen_image

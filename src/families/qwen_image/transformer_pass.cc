@@ -98,10 +98,23 @@ void TransformerPass::RunCompiled(const TransformerWeights::Block& block, BlockS
 }
 
 void TransformerPass::RunBlocks(std::span<Sequence> sequences) {
+  const Ops::Blocks own = ops_->OwnBlocks(model_.weights().transformer_blocks.size());
+  // A machine that has some of the blocks hands a sequence over before it begins with the next one.
+  const bool all = own.count() == model_.weights().transformer_blocks.size();
+  const size_t together = all ? sequences.size() : 1;
+  for (size_t first = 0; first < sequences.size(); first += together) {
+    const std::span<Sequence> next = sequences.subspan(first, together);
+    for (Sequence& sequence : next) ops_->TakeOver(std::array{&sequence.state.img, &sequence.state.txt});
+    RunBlocks(own, next);
+    for (Sequence& sequence : next) ops_->HandOver(std::array{&sequence.state.img, &sequence.state.txt});
+  }
+}
+
+void TransformerPass::RunBlocks(const Ops::Blocks& own, std::span<Sequence> sequences) {
   const auto& blocks = model_.weights().transformer_blocks;
-  for (size_t i = 0; i < blocks.size(); ++i) {
+  for (size_t i = own.begin; i < own.end; ++i) {
     for (size_t j = 0; j < sequences.size(); ++j) {
-      compute_.Continue(i * sequences.size() + j, blocks.size() * sequences.size());
+      compute_.Continue((i - own.begin) * sequences.size() + j, own.count() * sequences.size());
       Sequence& sequence = sequences[j];
       BlockState& state = sequence.state;
       const Tap tap = sequence.tap.Under("transformer_blocks.", static_cast<int64_t>(i), "");
@@ -116,8 +129,7 @@ void TransformerPass::RunBlocks(std::span<Sequence> sequences) {
       } else {
         block_pass_->Run(blocks[i], state, tap);
       }
-      if ((i + 1) % kBlocksAtOnce == 0 || i + 1 == blocks.size())
-        ops_->Finish(std::array{&state.img, &state.txt});
+      if ((i + 1) % kBlocksAtOnce == 0 || i + 1 == own.end) ops_->Finish(std::array{&state.img, &state.txt});
     }
   }
 }

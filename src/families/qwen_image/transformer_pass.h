@@ -34,6 +34,7 @@ class TransformerPass {
   Sequence Embed(const Tensor& latents, const Transformer::Prompt& prompt, float timestep,
                  std::span<const TokenGrid> pictures);
   void RunBlocks(std::span<Sequence> sequences);
+  void RunBlocks(const Ops::Blocks& own, std::span<Sequence> sequences);
   void Modulate(const TransformerWeights::Block& block, Sequence& sequence);
   void RunCompiled(const TransformerWeights::Block& block, BlockState& state);
   Tensor ProjectOut(Sequence& sequence);

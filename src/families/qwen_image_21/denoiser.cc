@@ -45,7 +45,8 @@ int64_t TransformerWorkspace(const TransformerConfig& config, int64_t prefix, in
 std::optional<Keeping> QwenImage21Denoiser::ChooseKeeping(int64_t prefix, int64_t workspace,
                                                           const Conditions& conditions) const {
   const TransformerConfig& config = transformer_.config();
-  const int64_t left = available_() - transformer_.total_bytes() - workspace;
+  const int64_t available = conditions.available_memory ? *conditions.available_memory : available_();
+  const int64_t left = available - transformer_.total_bytes() - workspace;
   const auto fits = [&](Keeping keeping) { return prefix * PrefixCacheBytes(config, keeping) <= left; };
   if (fits(Keeping::kFloat32)) return Keeping::kFloat32;
   const double gigabytes = static_cast<double>(prefix * PrefixCacheBytes(config, Keeping::kFloat32)) / 1e9;
@@ -98,7 +99,9 @@ Denoiser::Work QwenImage21Denoiser::WorkOf(TokenGrid grid, int64_t prompt_tokens
   // q, k, v, out: 4 squares; the MLP: three of mlp_ratio.
   const double squares = 4 + 3 * static_cast<double>(config.mlp_ratio);
   return {.linear = layers * 2 * target * squares * width * width,
-          .attention = layers * 4 * target * (target + prefix) * width};
+          .attention = layers * 4 * target * (target + prefix) * width,
+          .blocks = layers,
+          .state = target * width};
 }
 
 }  // namespace qwen_image::qwen_image_21

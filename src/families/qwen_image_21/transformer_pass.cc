@@ -156,12 +156,12 @@ void TransformerPass::RunCompiled(const TransformerWeights::Block& block, BlockS
   state.hidden = arrays[0];
 }
 
-void TransformerPass::RunBlock(size_t block, Flow& flow, Memory& memory) {
+void TransformerPass::RunBlock(size_t block, size_t place, Flow& flow, Memory& memory) {
   const TransformerWeights::Block& w = model_.weights().transformer_blocks[block];
   BlockState& state = flow.state;
   if (!state.joint()) {
-    if (ops_->compiles()) return RunCompiled(w, state, memory.kept[block]);
-    block_pass_->Run(w, state, memory.kept[block], std::nullopt, Tap());
+    if (ops_->compiles()) return RunCompiled(w, state, memory.kept[place]);
+    block_pass_->Run(w, state, memory.kept[place], std::nullopt, Tap());
     return;
   }
   // What a listener has changed is not for other steps.
@@ -174,12 +174,25 @@ void TransformerPass::RunBlock(size_t block, Flow& flow, Memory& memory) {
 
 void TransformerPass::RunBlocks(std::span<Flow> flows) {
   for (Flow& flow : flows) ops_->Show(flow.tap, ":joint", flow.state.hidden);
-  const size_t blocks = model_.weights().transformer_blocks.size();
-  for (size_t i = 0; i < blocks; ++i) {
+  const Ops::Blocks own = ops_->OwnBlocks(model_.weights().transformer_blocks.size());
+  // A machine that has some of the blocks hands a sequence over before it begins with the next one.
+  const bool all = own.count() == model_.weights().transformer_blocks.size();
+  const size_t together = all ? flows.size() : 1;
+  for (size_t first = 0; first < flows.size(); first += together) {
+    const std::span<Flow> next = flows.subspan(first, together);
+    for (Flow& flow : next) ops_->TakeOver(std::array{&flow.state.hidden});
+    RunBlocks(own, next, std::span(memories_).subspan(first, together));
+    for (Flow& flow : next) ops_->HandOver(std::array{&flow.state.hidden});
+  }
+}
+
+void TransformerPass::RunBlocks(const Ops::Blocks& own, std::span<Flow> flows, std::span<Memory> memories) {
+  for (size_t i = 0; i < own.count(); ++i) {
     for (size_t j = 0; j < flows.size(); ++j) {
-      compute_.Continue(i * flows.size() + j, blocks * flows.size());
-      RunBlock(i, flows[j], memories_[j]);
-      if ((i + 1) % kBlocksAtOnce == 0 || i + 1 == blocks) ops_->Finish(std::array{&flows[j].state.hidden});
+      compute_.Continue(i * flows.size() + j, own.count() * flows.size());
+      RunBlock(own.begin + i, i, flows[j], memories[j]);
+      if ((i + 1) % kBlocksAtOnce == 0 || i + 1 == own.count())
+        ops_->Finish(std::array{&flows[j].state.hidden});
     }
   }
 }

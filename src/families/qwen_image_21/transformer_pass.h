@@ -35,7 +35,7 @@ class TransformerPass {
   struct Memory {
     Prompt prompt;
     Rope rope;                      // of the joint sequence
-    std::vector<PrefixCache> kept;  // for each block; empty: not yet
+    std::vector<PrefixCache> kept;  // for each block of this machine; empty: not yet
   };
   // What goes from block to block.
   struct Flow {
@@ -50,7 +50,9 @@ class TransformerPass {
   Flow Embed(const Memory& memory, const Tensor& latents, const Tap& tap);
   void Modulate(float timestep, Flow& flow);
   void RunBlocks(std::span<Flow> flows);
-  void RunBlock(size_t block, Flow& flow, Memory& memory);
+  void RunBlocks(const Ops::Blocks& own, std::span<Flow> flows, std::span<Memory> memories);
+  // `place`: of the block among this machine's.
+  void RunBlock(size_t block, size_t place, Flow& flow, Memory& memory);
   void RunCompiled(const TransformerWeights::Block& block, BlockState& state, const PrefixCache& kept);
   void PrepareScratch(std::span<const Flow> flows);
   Tensor ProjectOut(Flow& flow);
