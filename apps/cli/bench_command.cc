@@ -12,6 +12,7 @@
 #include "files/numbers.h"
 #include "files/text.h"
 #include "machine_options.h"
+#include "many_machines.h"
 #include "model_options.h"
 #include "print.h"
 #include "profile_report.h"
@@ -153,10 +154,12 @@ Json JsonOf(const Line& line, bool full_size) {
   return json;
 }
 
-int Run(const BenchOptions& o, const CancelFlag& cancel) {
+int Run(const BenchOptions& o, const Session& session) {
+  if (const std::optional<int> code = RunOnMachines(o.machine.machines, session)) return *code;
+  const CancelFlag& cancel = session.cancel;
   const ModelFiles model = FindModel(o.files, o.quiet);
   const auto start = std::chrono::steady_clock::now();
-  const Pipeline pipeline(model, o.machine.ForPipeline());
+  const Pipeline pipeline(model, o.machine.ForPipeline({}, session.machines));
   const double load = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   if (o.profile) CheckCanBeProfiled(pipeline);
   const std::vector<GenerateRequest> requests = RequestsOf(o, pipeline);
@@ -218,6 +221,8 @@ Command BenchCommand() {
               InstructionSetOption(),
               ThreadsOption(o->machine.threads),
               IgnoreMemoryOption(o->machine.ignore_memory),
+              MachinesOption(o->machine.machines),
+              SplitOption(o->machine.split),
               {.names = "--profile",
                .target = &o->profile,
                .help = "Also print the microseconds of each operation of each component (on the CPU)"},
@@ -232,7 +237,8 @@ Command BenchCommand() {
           "  qwen-image bench --device gpu -m ~/models/Qwen-Image-2512-4bit --sizes 512x512,768x768 --steps "
           "4,20\n"
           "  qwen-image bench --sizes 64x64,128x128 --steps 2 --json",
-      .run = [o](const Session& session) { return Run(*o, session.cancel); }};
+      .run = [o](const Session& session) { return Run(*o, session); },
+      .many_machines = true};
 }
 
 }  // namespace qwen_image::cli

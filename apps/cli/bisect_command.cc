@@ -164,7 +164,8 @@ Command BisectCommand() {
   // What is there for pictures; a search writes none.
   std::erase_if(drawing, [](const Option& option) {
     return option.names == "-o,--output" || option.names == "--prompts" || option.names == "--from" ||
-           option.names == "--count" || option.names == "--shard";
+           option.names == "--count" || option.names == "--shard" || option.names == "--machines" ||
+           option.names == "--split";
   });
   for (Option& option : drawing) {
     if (option.names == "--json") option.help = "Print the findings as JSON";

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
@@ -13,6 +14,7 @@
 
 #include "options/names.h"
 #include "qwen_image/cancel.h"
+#include "qwen_image/machines.h"
 
 namespace qwen_image::cli {
 
@@ -62,6 +64,8 @@ struct Session {
   const DebugOptions& debug;
   const CancelFlag& cancel;
   const Program& program;
+  std::vector<std::string> arguments;  // as they were typed
+  std::shared_ptr<Machines> machines;  // that draw together; null: there is only this one
 };
 
 struct Command {
@@ -71,6 +75,7 @@ struct Command {
   std::string footer;                      // examples, exit codes
   std::function<int(const Session&)> run;  // returns the exit code; throws Error
   bool draws = false;                      // --debug is for it
+  bool many_machines = false;              // several may run it together
 };
 
 OptionList operator+(OptionList list, OptionList more);

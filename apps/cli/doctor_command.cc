@@ -6,10 +6,13 @@
 #include "core/fail.h"
 #include "core/threads.h"
 #include "doctor/diagnosis_json.h"
+#include "draw/opened_model.h"
 #include "files/text.h"
 #include "machine_options.h"
+#include "many_machines.h"
 #include "model_options.h"
 #include "print.h"
+#include "team/measure.h"
 #include "text_style.h"
 #include "text_table.h"
 
@@ -21,6 +24,7 @@ struct DoctorOptions {
   ModelFiles files;
   int threads = 0;
   bool json = false;
+  std::vector<std::string> machines;
 };
 
 constexpr size_t kMarkWidth = 8;
@@ -105,7 +109,53 @@ std::string DiagnosisText(const doctor::Diagnosis& found, const TextStyle& style
   return text;
 }
 
-int Run(const DoctorOptions& o, const CancelFlag& cancel) {
+std::string NetworkText(const team::Network& network) {
+  return fmt::format(
+      "network: {:.0f} µs until a byte is there, {} a second from each machine while all send\n",
+      1e6 * network.latency, HumanBytes(static_cast<int64_t>(network.bytes_per_second)));
+}
+
+// What the machines are worth together. Opening the model compares their builds and weights.
+std::string MachinesText(const ModelFiles& model, const Session& session) {
+  const Pipeline pipeline(model,
+                          {.check_memory = false, .device = Device::kCpu, .machines = session.machines});
+  const Machines& machines = *session.machines;
+  std::string text = fmt::format("\n{} machines, the same build and weights on all:", machines.size());
+  for (int rank = 0; rank < machines.size(); ++rank)
+    text += fmt::format("{} {}", rank == 0 ? "" : ",", Printable(machines.NameOf(rank)));
+  const team::Network network = team::MeasureNetwork(machines.session());
+  text += "\n" + NetworkText(network);
+
+  const draw::OpenedModel& opened = draw::ModelOf(pipeline);
+  const std::vector<ImageSize> sizes = {{512, 512}, {1024, 1024}};
+  std::vector<TokenGrid> grids;
+  for (const ImageSize& size : sizes) grids.push_back(opened.geometry().GridOf(size));
+  ThreadPool pool(pipeline.threads());
+  const auto passes = team::MeasurePasses(*opened.model, machines.session(), grids, pool);
+  TextTable table({{"seconds a step", false},
+                   {"this machine alone"},
+                   {"--split sequence"},
+                   {"--split layers"},
+                   {"best", false}});
+  for (size_t i = 0; i < sizes.size(); ++i) {
+    for (const bool guided : {true, false}) {
+      const team::StepCost cost = team::Predict(passes[i], network, machines.size(), guided);
+      const bool alone = cost.alone <= std::min(cost.sequence, cost.layers);
+      table.AddRow({fmt::format("{}x{}{}", sizes[i].width, sizes[i].height, guided ? ", guidance" : ""),
+                    SecondsText(cost.alone), SecondsText(cost.sequence), SecondsText(cost.layers),
+                    alone                          ? "this machine alone"
+                    : cost.sequence <= cost.layers ? "sequence"
+                                                   : "layers"});
+    }
+  }
+  for (const std::string& line : table.Lines()) text += line + "\n";
+  return text + "(predicted: products and attention timed just now, the network as measured)\n";
+}
+
+int Run(const DoctorOptions& o, const Session& session) {
+  if (const std::optional<int> code = RunOnMachines(o.machines, session)) return *code;
+  const CancelFlag& cancel = session.cancel;
+  if (session.machines && o.json) Fail(ErrorKind::kUsage, "--json is for one machine");
   ModelFiles files = o.files;
   if (!o.path.empty()) {
     if (!files.model.empty()) Fail(ErrorKind::kUsage, "give the model once: as the path, or with --model");
@@ -123,6 +173,7 @@ int Run(const DoctorOptions& o, const CancelFlag& cancel) {
   Print(stdout, "{}",
         o.json ? doctor::DiagnosisJson(found).dump(1, ' ', false, Json::error_handler_t::replace) + "\n"
                : DiagnosisText(found, TextStyle::ForStandardOutput()));
+  if (found.usable() && session.machines) Print(stdout, "{}", MachinesText(FindModel(files), session));
   return found.usable() ? 0 : 1;
 }
 
@@ -139,15 +190,21 @@ Command DoctorCommand() {
                .target = &o->path,
                .help = "The model: a folder, a file, owner/name or a short name (the same as --model)"}} +
           ModelOptionList(o->files) +
-          OptionList{ThreadsOption(o->threads, "", "Threads of the estimate (default: all processors)"),
-                     {.names = "--json", .target = &o->json, .help = "Print one JSON object"}},
+          OptionList{
+              ThreadsOption(o->threads, "", "Threads of the estimate (default: all processors)"),
+              {.names = "--json", .target = &o->json, .help = "Print one JSON object"},
+              MachinesOption(o->machines, "",
+                             "Also compare these machines, measure the network between them and predict "
+                             "how long a step takes on all of them together (as in generate)")},
       .footer =
           "Examples:\n"
           "  qwen-image doctor models/tiny\n"
+          "  qwen-image doctor ~/models/Qwen-Image --machines node1,node2\n"
           "  qwen-image doctor ~/models/Qwen-Image --transformer qwen-image-Q4_K_M.gguf\n"
           "  qwen-image doctor ~/models/Qwen-Image --lora Qwen-Image-Lightning-4steps.safetensors --json\n\n"
           "Exit codes: 0 a picture can be drawn, 1 it cannot, 2 wrong usage.",
-      .run = [o](const Session& session) { return Run(*o, session.cancel); }};
+      .run = [o](const Session& session) { return Run(*o, session); },
+      .many_machines = true};
 }
 
 }  // namespace qwen_image::cli

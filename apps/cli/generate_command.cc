@@ -15,6 +15,7 @@
 #include "files/picture_file.h"
 #include "generate_jobs.h"
 #include "generate_report.h"
+#include "many_machines.h"
 #include "model_options.h"
 #include "picture_record.h"
 #include "print.h"
@@ -143,6 +144,7 @@ void TakeDefaultsOfName(GenerateOptions& options) {
 }  // namespace
 
 int Draw(GenerateOptions options, const Session& session) {
+  if (const std::optional<int> code = RunOnMachines(options.machine.machines, session)) return *code;
   const DebugOptions& debug_options = session.debug;
   const CancelFlag& cancel = session.cancel;
   if (debug_options.list_checkpoints) return ListCheckpoints(options, debug_options, cancel);
@@ -176,7 +178,7 @@ int Draw(GenerateOptions options, const Session& session) {
   CheckNamedCache(options);
   const ModelFiles model = FindModel(options.model, options.quiet);
   const Clock::time_point load_start = Clock::now();
-  const Pipeline pipeline(model, options.machine.ForPipeline(PromptCacheOf(options)));
+  const Pipeline pipeline(model, options.machine.ForPipeline(PromptCacheOf(options), session.machines));
   const double load_seconds = SecondsSince(load_start);
   NoteTransparent(plan, pipeline, print_note);
   if (!options.profile.empty()) CheckCanBeProfiled(pipeline);
@@ -227,7 +229,8 @@ Command DrawingCommand(bool edit) {
   options->edit = edit;
   return {.options = GenerateOptionList(*options),
           .run = [options](const Session& session) { return Draw(*options, session); },
-          .draws = true};
+          .draws = true,
+          .many_machines = true};
 }
 
 }  // namespace

@@ -1,6 +1,9 @@
 #include "machine_options.h"
 
+#include <utility>
+
 #include "core/threads.h"
+#include "many_machines.h"
 #include "qwen_image/instruction_set.h"
 
 namespace qwen_image::cli {
@@ -9,12 +12,15 @@ Precision MachineOptions::PrecisionInUse() const {
   return precision.value_or(device == Device::kMlxCpu ? Precision::kExact : Precision::kFast);
 }
 
-PipelineOptions MachineOptions::ForPipeline(const std::filesystem::path& prompt_cache) const {
+PipelineOptions MachineOptions::ForPipeline(const std::filesystem::path& prompt_cache,
+                                            std::shared_ptr<Machines> machines) const {
   return {.threads = threads,
           .check_memory = !ignore_memory,
           .precision = PrecisionInUse(),
           .device = device.value_or(Device::kAuto),
-          .prompt_cache = prompt_cache};
+          .prompt_cache = prompt_cache,
+          .machines = std::move(machines),
+          .split = split.value_or(Split::kSequence)};
 }
 
 Option DeviceOption(MachineOptions& o, const char* group) {
@@ -56,8 +62,12 @@ OptionList MachineOptionList(MachineOptions& o) {
               "16 where 8 are too few, and so is attention between them; exact: in fp32, several times "
               "slower. Other layers are always exact",
               group),
-          DeviceOption(o, group), InstructionSetOption(group), ThreadsOption(o.threads, group),
-          IgnoreMemoryOption(o.ignore_memory, group)};
+          DeviceOption(o, group),
+          InstructionSetOption(group),
+          ThreadsOption(o.threads, group),
+          IgnoreMemoryOption(o.ignore_memory, group),
+          MachinesOption(o.machines, group),
+          SplitOption(o.split, group)};
 }
 
 }  // namespace qwen_image::cli

@@ -2,6 +2,8 @@
 #pragma once
 
 #include <optional>
+#include <string>
+#include <vector>
 
 #include "command.h"
 #include "qwen_image/qwen_image.h"
@@ -13,10 +15,13 @@ struct MachineOptions {
   std::optional<Device> device;
   int threads = 0;
   bool ignore_memory = false;
+  std::vector<std::string> machines;  // that draw together; empty: this one alone
+  std::optional<Split> split;         // of the work among machines
 
   // Where it was not said: exact on mlx-cpu, which is there for comparisons, else fast.
   Precision PrecisionInUse() const;
-  PipelineOptions ForPipeline(const std::filesystem::path& prompt_cache = {}) const;
+  PipelineOptions ForPipeline(const std::filesystem::path& prompt_cache = {},
+                              std::shared_ptr<Machines> machines = nullptr) const;
 };
 
 Option DeviceOption(MachineOptions& options, const char* group = "");

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <csignal>
+#include <memory>
 #include <new>
 
 #include "command_line.h"
@@ -13,6 +14,7 @@
 #include "kernels/interface.h"
 #include "print.h"
 #include "qwen_image/cancel.h"
+#include "qwen_image/machines.h"
 #include "qwen_image/qwen_image.h"
 #include "qwen_image/truncation_guard.h"
 
@@ -39,6 +41,8 @@ int ExitCode(ErrorKind kind) {
       return 5;
     case ErrorKind::kInterrupted:
       return 130;
+    case ErrorKind::kMachine:
+      return 6;
     case ErrorKind::kInternal:
       break;
   }
@@ -61,7 +65,8 @@ Program TheProgram(DebugOptions& debug) {
       .footer =
           "Exit codes: 0 success, 1 a comparison failed or a model is not usable, 2 wrong usage, 3 bad input "
           "file,\n"
-          "4 does not fit in memory, 5 cannot write the output, 70 a bug in the program, 130 interrupted.\n\n"
+          "4 does not fit in memory, 5 cannot write the output, 6 another machine failed, 70 a bug in the "
+          "program, 130 interrupted.\n\n"
           "Examples:\n  qwen-image generate \"a red circle on a blue background\" -o circle.png\n"
           "  qwen-image edit \"make the circle green\" --input-image circle.png -o green.png\n"
           "  qwen-image run qwen-image-2.1 \"a lighthouse in fog\"\n"
@@ -75,18 +80,29 @@ Program TheProgram(DebugOptions& debug) {
   };
 }
 
-int Main(int argc, char** argv) {
+int Main(int argc, char** argv, const std::shared_ptr<Machines>& machines) {
   DebugOptions debug;
   const Program program = TheProgram(debug);
-  const auto parsed = ParseCommandLine(program, {argv + std::min(1, argc), argv + argc});
+  const std::vector<std::string> arguments(argv + std::min(1, argc), argv + argc);
+  const auto parsed = ParseCommandLine(program, arguments);
   if (const int* code = std::get_if<int>(&parsed)) return *code;
   const Command* command = std::get<const Command*>(parsed);
   if (debug.list_checkpoints && !(command && command->draws)) command = &program.commands.front();
   if (!command) Fail(ErrorKind::kUsage, "a command is missing, for example generate (see qwen-image --help)");
   if (!debug.run_id.empty() && !command->draws) Fail(ErrorKind::kUsage, "--debug is for commands that draw");
-  const int code = command->run({debug, interrupted, program});
+  if (machines && !command->many_machines)
+    Fail(ErrorKind::kUsage, "{} runs on one machine; start it without a launcher of several processes",
+         command->name);
+  const int code = command->run({debug, interrupted, program, arguments, machines});
   if (stdout_was_lost) Fail(ErrorKind::kCannotWrite, "cannot write to the standard output: no space left");
   return code;
+}
+
+// The first machine alone decides when a run ends.
+int Follow(Machines& machines) {
+  std::signal(SIGINT, SIG_IGN);
+  std::signal(SIGTERM, SIG_IGN);
+  return machines.Follow();
 }
 
 }  // namespace
@@ -97,11 +113,14 @@ int main(int argc, char** argv) {
   qwen_image::cli::OpenStandardStreams();
   std::signal(SIGINT, qwen_image::cli::OnInterrupt);
   std::signal(SIGTERM, qwen_image::cli::OnInterrupt);
-  std::signal(SIGPIPE, SIG_IGN);         // a closed stdout must not lose the picture
-  std::signal(SIGXFSZ, SIG_IGN);         // a file that may not grow is an error as others are
-  qwen_image::InstallTruncationGuard();  // and so is a model that shrinks while it is in use
+  std::signal(SIGPIPE, SIG_IGN);                   // a closed stdout must not lose the picture
+  std::signal(SIGXFSZ, SIG_IGN);                   // a file that may not grow is an error as others are
+  qwen_image::InstallTruncationGuard();            // and so is a model that shrinks while it is in use
+  std::shared_ptr<qwen_image::Machines> machines;  // dismissed after the last message
   try {
-    return qwen_image::cli::Main(argc, argv);
+    machines = qwen_image::Machines::Join();
+    if (machines && machines->rank() > 0) return qwen_image::cli::Follow(*machines);
+    return qwen_image::cli::Main(argc, argv, machines);
   } catch (const qwen_image::Error& error) {
     qwen_image::cli::Print(stderr, "qwen-image: {}\n", qwen_image::PrintableLines(error.message()));
     return qwen_image::cli::ExitCode(error.kind());

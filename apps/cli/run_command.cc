@@ -121,7 +121,8 @@ Command RunCommand() {
           "All options of generate and edit work. With --input-image a picture is edited, without one "
           "it is drawn.",
       .run = [o](const Session& session) { return Run(*o, session); },
-      .draws = true};
+      .draws = true,
+      .many_machines = true};
 }
 
 }  // namespace qwen_image::cli

@@ -17,6 +17,7 @@
 #include "files/text.h"
 #include "generate_options.h"
 #include "machine_options.h"
+#include "many_machines.h"
 #include "model_options.h"
 #include "print.h"
 #include "qwen_image/cancel.h"
@@ -90,12 +91,14 @@ void PrintAddress(const server::Server& server, const ServeOptions& o, const std
         o.api_key.empty() ? "" : "; the page asks for the key");
 }
 
-int Run(const ServeOptions& o, const CancelFlag& cancel) {
+int Run(const ServeOptions& o, const Session& session) {
+  if (const std::optional<int> code = RunOnMachines(o.machine.machines, session)) return *code;
+  const CancelFlag& cancel = session.cancel;
   GiveBackLargeBuffers();
   http::KeepSpareMemory();
   const ModelFiles model = FindModel(o.files, o.quiet);
-  const Pipeline pipeline(model,
-                          o.machine.ForPipeline(o.no_prompt_cache ? "" : PromptCacheFolder().value_or("")));
+  const std::filesystem::path prompt_cache = o.no_prompt_cache ? "" : PromptCacheFolder().value_or("");
+  const Pipeline pipeline(model, o.machine.ForPipeline(prompt_cache, session.machines));
   server::ServerSettings settings;
   settings.http.host = o.host;
   settings.http.port = o.port;
@@ -191,7 +194,8 @@ Command ServeCommand() {
               "  qwen-image serve --model ~/models/Qwen-Image-Edit-2511 --port 9000\n"
               "  QWEN_IMAGE_API_KEY=\"$(cat key.txt)\" qwen-image serve --host 0.0.0.0\n"
               "  curl -s http://127.0.0.1:8080/jobs -d '{\"prompt\": \"a red circle on a blue background\"}'",
-          .run = [o](const Session& session) { return Run(*o, session.cancel); }};
+          .run = [o](const Session& session) { return Run(*o, session); },
+          .many_machines = true};
 }
 
 }  // namespace qwen_image::cli

@@ -17,4 +17,7 @@ QWEN_IMAGE_API std::vector<std::string> InstructionSets();
 // choice: make it while nothing is drawn. The last bits of a result may follow it.
 QWEN_IMAGE_API void UseInstructionSet(const std::string& name);
 
+// The one in use; never "auto".
+QWEN_IMAGE_API std::string InstructionSetInUse();
+
 }  // namespace qwen_image

@@ -26,6 +26,7 @@
 #include "qwen_image/error.h"
 #include "qwen_image/export.h"
 #include "qwen_image/image.h"
+#include "qwen_image/machines.h"
 #include "qwen_image/model_files.h"
 
 namespace qwen_image {
@@ -197,6 +198,9 @@ struct PipelineOptions {
   // A folder where prompt embeddings are kept for later processes; empty: none. What cannot be read or
   // written there is computed again. Within a process each prompt is encoded once in any case.
   std::filesystem::path prompt_cache = {};
+  // That draw together; null: this one alone. See qwen_image/machines.h.
+  std::shared_ptr<Machines> machines = {};
+  Split split = Split::kSequence;  // of the work among them
 };
 
 namespace draw {

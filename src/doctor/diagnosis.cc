@@ -6,8 +6,8 @@
 
 #include "core/fail.h"
 #include "core/memory.h"
-#include "doctor/step_estimate.h"
 #include "draw/memory_check.h"
+#include "families/step_estimate.h"
 #include "weights/model_defaults.h"
 
 namespace qwen_image::doctor {

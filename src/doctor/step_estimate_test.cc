@@ -1,4 +1,4 @@
-#include "doctor/step_estimate.h"
+#include "families/step_estimate.h"
 
 #include <gtest/gtest.h>
 

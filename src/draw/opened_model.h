@@ -20,7 +20,8 @@ struct OpenedModel {
   std::string name;  // for records
   bool check_memory;
   Precision precision;
-  Device device;  // never kAuto
+  Device device;                       // never kAuto
+  std::shared_ptr<Machines> machines;  // null: there is only this one
   std::unique_ptr<const Model> model;
 };
 

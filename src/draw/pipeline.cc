@@ -1,4 +1,5 @@
 // The public face: opening a model, what can be asked of it, and a drawing's numbered steps.
+#include "core/fail.h"
 #include "device/available.h"
 #include "draw/drawing.h"
 #include "draw/memory_check.h"
@@ -6,23 +7,47 @@
 #include "draw/run_identity.h"
 #include "draw/workbench.h"
 #include "families/family.h"
+#include "qwen_image/instruction_set.h"
+#include "team/facts.h"
+#include "team/team_model.h"
 #include "weights/model_name.h"
 
 namespace qwen_image::draw {
+
+namespace {
+
+// Several machines open the same one.
+std::unique_ptr<const Model> OpenModel(const ModelParts& parts, const ModelFiles& files,
+                                       const ModelOptions& options, const PipelineOptions& asked) {
+  std::unique_ptr<const Model> model = FamilyFor(parts).Open(parts, files, options);
+  // Opening reads small tensors here and there; the pages around them are not needed before their stage.
+  model->ReleasePages();
+  if (!asked.machines) return model;
+  if (options.device != Device::kCpu)
+    Fail(ErrorKind::kUsage, "several machines draw a picture with their CPUs only; ask for the device cpu");
+  return team::ShareModel(std::move(model),
+                          {files, options, asked.threads, InstructionSetInUse(), asked.split},
+                          asked.machines->session());
+}
+
+int ThreadCount(const PipelineOptions& options) {
+  if (options.threads > 0) return options.threads;
+  return options.machines ? team::ThreadsHere(options.machines->session()) : DefaultThreadCount();
+}
+
+}  // namespace
 
 OpenedModel::OpenedModel(const ModelParts& parts, const ModelFiles& files, const PipelineOptions& options)
     : name(ModelName(files)),
       check_memory(options.check_memory),
       precision(options.precision),
       device(device::ResolveDevice(options.device)),
-      model(FamilyFor(parts).Open(parts, files,
-                                  {.precision = precision, .device = device, .check_memory = check_memory})) {
-  // Opening reads small tensors here and there; the pages around them are not needed before their stage.
-  model->ReleasePages();
-}
+      machines(options.machines),
+      model(OpenModel(parts, files, {.precision = precision, .device = device, .check_memory = check_memory},
+                      options)) {}
 
 Workbench::Workbench(const OpenedModel& model, const PipelineOptions& options)
-    : pool(options.threads > 0 ? options.threads : DefaultThreadCount()),
+    : pool(ThreadCount(options)),
       prompts(options.prompt_cache),
       identities(*model.model, model.device, model.precision) {}
 
@@ -35,7 +60,8 @@ namespace qwen_image {
 Pipeline::Pipeline(const ModelFiles& model, const PipelineOptions& options) {
   CheckThreadCount(options.threads);
   const ModelParts parts = FindModelParts(model);
-  if (options.check_memory) draw::CheckWeightsFit(parts);
+  const bool holds_all = !options.machines || options.split != Split::kLayers;
+  if (options.check_memory && holds_all) draw::CheckWeightsFit(parts);
   impl_ = std::make_unique<Impl>(parts, model, options);
 }
 

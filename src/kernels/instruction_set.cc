@@ -51,6 +51,8 @@ const std::vector<Choice>& ChoicesHere() {
   return here;
 }
 
+const Choice* in_use = nullptr;  // null: nothing was asked for yet
+
 void Use(int64_t disabled_targets, const Int8Kernel* int8) {
   hwy::DisableTargets(disabled_targets);
   ChooseInt8Kernel(int8);
@@ -66,13 +68,19 @@ std::vector<std::string> InstructionSets() {
 
 void UseInstructionSet(const std::string& name) {
   const std::vector<Choice>& here = ChoicesHere();
-  if (name == "auto") return Use(0, nullptr);
+  if (name == "auto") {
+    in_use = here.data();
+    return Use(0, nullptr);
+  }
   for (const Choice& choice : here) {
-    // The better a target, the lower its bit.
-    if (name == choice.name) return Use(choice.target - 1, choice.int8);
+    if (name != choice.name) continue;
+    in_use = &choice;
+    return Use(choice.target - 1, choice.int8);  // the better a target, the lower its bit
   }
   Fail(ErrorKind::kUsage, "this machine and build cannot run the instruction set '{}'; they can run auto, {}",
        name, fmt::join(InstructionSets(), ", "));
 }
+
+std::string InstructionSetInUse() { return in_use ? in_use->name : ChoicesHere().front().name; }
 
 }  // namespace qwen_image

@@ -23,6 +23,7 @@ inline constexpr Named<Device> kDevices[] = {
 inline constexpr Named<GenerateRequest::Tiling> kTilings[] = {{GenerateRequest::Tiling::kAuto, "auto"},
                                                               {GenerateRequest::Tiling::kOn, "on"},
                                                               {GenerateRequest::Tiling::kOff, "off"}};
+inline constexpr Named<Split> kSplits[] = {{Split::kSequence, "sequence"}, {Split::kLayers, "layers"}};
 
 template <typename Value>
 constexpr std::span<const Named<Value>> NamesOf();
@@ -37,6 +38,10 @@ constexpr std::span<const Named<Device>> NamesOf() {
 template <>
 constexpr std::span<const Named<GenerateRequest::Tiling>> NamesOf() {
   return kTilings;
+}
+template <>
+constexpr std::span<const Named<Split>> NamesOf() {
+  return kSplits;
 }
 
 template <typename Value>

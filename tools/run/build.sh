@@ -51,8 +51,23 @@ build_release() {
   build "$preset" release --target "${@:-qwen-image}"
 }
 
+# add_mpi: build/release is configured; adds the plugin by which several machines draw one picture.
+add_mpi() {
+  need libopenmpi-dev openmpi-bin
+  cmake -DQWEN_IMAGE_MPI=ON "$project/build/release" >"$project/build/release/configure.log" 2>&1 || {
+    tail -20 "$project/build/release/configure.log" >&2
+    say "the headers of Open MPI were not found"
+    exit 1
+  }
+  build "$(cat "$project/build/release/preset")" release --target "$@"
+}
+
 run_build() {
   case ${1:-} in
+    --mpi)
+      build_release
+      add_mpi qwen-image mpi_plugins
+      ;;
     --mlx)
       # shellcheck source=tools/run/mlx.sh
       . "$project/tools/run/mlx.sh"
@@ -60,7 +75,7 @@ run_build() {
       ;;
     "") build_release ;;
     *)
-      say "build: unknown option $1; there is --mlx"
+      say "build: unknown option $1; there are --mlx and --mpi"
       exit 2
       ;;
   esac

@@ -29,14 +29,18 @@ run_test() {
       shift
       test_mlx "$@"
       ;;
+    --machines)
+      shift
+      test_machines "$@"
+      ;;
     --*)
-      say "test: unknown option $1; there are --sanitize and --mlx, and ctest's short ones, as -R NAME"
+      say "test: unknown option $1; there are --sanitize, --mlx and --machines, and ctest's short ones, as -R NAME"
       exit 2
       ;;
     *)
       need "${build_packages[@]}" "${test_packages[@]}"
       build test release
-      (run_ctest tests release "$@")
+      (run_ctest tests release -LE '^machines$' "$@")
       ;;
   esac
 }
@@ -52,6 +56,14 @@ test_sanitized() {
   export TSAN_OPTIONS=suppressions=$project/tests/tsan.supp
   (run_ctest tests tsan/src/core "$@")
   (run_ctest tests tsan/apps/server "$@")
+}
+
+# One picture on several machines, as processes that mpirun starts here.
+test_machines() {
+  need "${build_packages[@]}" "${test_packages[@]}"
+  build test release --target qwen-image
+  add_mpi qwen-image mpi_plugins machines_cli_test
+  (run_ctest machines release -L '^machines$' "$@")
 }
 
 test_mlx() {
