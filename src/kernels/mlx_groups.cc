@@ -13,7 +13,8 @@ namespace {
 static_assert(std::endian::native == std::endian::little, "packed words are read as bytes");
 
 constexpr size_t kUnit = 8;  // values that fill whole bytes whatever their bits
-constexpr size_t kMaxGroupSize = 128;
+constexpr int kMinGroupSize = 32;
+constexpr int kValuesAtOnce = 512;  // a whole number of groups, whatever their size
 
 // kBits is known to the compiler, so that it can unroll and vectorise.
 template <size_t kBits>
@@ -55,6 +56,14 @@ void UnpackBits(int bits, const std::byte* __restrict packed, size_t count, uint
       return UnpackValues<6>(packed, count, to);
     default:
       return UnpackValues<8>(packed, count, to);
+  }
+}
+
+// to = scale · q + bias. The inner count is known to the compiler, so that it can unroll and vectorise.
+void Dequantize32s(const uint8_t* __restrict q, int64_t count, float scale, float bias,
+                   float* __restrict to) {
+  for (int64_t done = 0; done < count; done += kMinGroupSize) {
+    for (int64_t i = done; i < done + kMinGroupSize; ++i) to[i] = scale * static_cast<float>(q[i]) + bias;
   }
 }
 
@@ -119,14 +128,18 @@ void MlxGroups::ReadScales(int64_t first_group, int64_t count, float* scales_to,
 }
 
 void MlxGroups::Dequantize(int64_t first_group, int64_t count, float* to) const {
-  std::array<uint8_t, kMaxGroupSize> q;
-  const auto size = static_cast<size_t>(group_size);
-  for (int64_t group = first_group; group < first_group + count; ++group) {
-    Unpack(group, 1, q.data());
-    float scale, bias;
-    ReadScales(group, 1, &scale, &bias);
-    for (size_t i = 0; i < size; ++i) to[i] = scale * static_cast<float>(q[i]) + bias;
-    to += size;
+  // Several groups together: what is the same for all of them takes as long as the arithmetic of one.
+  std::array<uint8_t, kValuesAtOnce> q;
+  std::array<float, kValuesAtOnce / kMinGroupSize> scales, biases;
+  const int64_t most = kValuesAtOnce / group_size;
+  for (int64_t done = 0; done < count; done += most) {
+    const int64_t groups = std::min(most, count - done);
+    Unpack(first_group + done, groups, q.data());
+    ReadScales(first_group + done, groups, scales.data(), biases.data());
+    for (int64_t i = 0; i < groups; ++i, to += group_size) {
+      Dequantize32s(q.data() + i * group_size, group_size, scales[static_cast<size_t>(i)],
+                    biases[static_cast<size_t>(i)], to);
+    }
   }
 }
 

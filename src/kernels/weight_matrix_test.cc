@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <functional>
+
 #include "kernels/block_coding.h"
 #include "kernels/interface.h"
 #include "kernels/mlx_groups.h"
@@ -57,25 +59,50 @@ TEST(EncodedWeights, BlocksMultiplyLikeTheirValues) {
   }
 }
 
-TEST(EncodedWeights, GroupsMultiplyLikeTheirValues) {
+// Groups of random values, of every kind there is; most begin at odd addresses.
+void ForAllGroups(int64_t count, const std::function<void(const MlxGroups&)>& test) {
   for (const int bits : {2, 3, 4, 5, 6, 8}) {
     for (const int group_size : {32, 64, 128}) {
       SCOPED_TRACE(::testing::Message() << bits << " bits, groups of " << group_size);
-      const int64_t rows = 19, groups = 5;
-      const auto packed = RandomBytes(static_cast<size_t>(rows * groups * group_size * bits / 8) + 1);
-      const auto scales = RandomBytes(static_cast<size_t>(rows * groups) * 2);
-      const auto biases = RandomBytes(static_cast<size_t>(rows * groups) * 2 + 1);
-      const MlxGroups mlx{.bits = bits,
-                          .group_size = group_size,
-                          .packed = packed.data() + 1,
-                          .scales = scales.data(),
-                          .biases = biases.data() + 1,
-                          .scales_dtype = DType::kF16,
-                          .biases_dtype = DType::kF16};
-      ExpectSameProduct(
-          7, {.data = mlx.packed, .rows = rows, .cols = groups * group_size, .coding = MakeMlxCoding(mlx)});
+      const auto packed = RandomBytes(static_cast<size_t>(count * group_size * bits / 8) + 1);
+      const auto scales = RandomBytes(static_cast<size_t>(count) * 2);
+      const auto biases = RandomBytes(static_cast<size_t>(count) * 2 + 1);
+      test({.bits = bits,
+            .group_size = group_size,
+            .packed = packed.data() + 1,
+            .scales = scales.data(),
+            .biases = biases.data() + 1,
+            .scales_dtype = DType::kF16,
+            .biases_dtype = DType::kF16});
     }
   }
+}
+
+TEST(EncodedWeights, GroupsMultiplyLikeTheirValues) {
+  const int64_t rows = 19, groups = 5;
+  ForAllGroups(rows * groups, [&](const MlxGroups& mlx) {
+    ExpectSameProduct(
+        7, {.data = mlx.packed, .rows = rows, .cols = groups * mlx.group_size, .coding = MakeMlxCoding(mlx)});
+  });
+}
+
+TEST(EncodedWeights, ManyGroupsBecomeWhatEachOfThemIs) {
+  const int64_t first = 2, count = 41;  // several times what is decoded together, and a rest
+  ForAllGroups(first + count, [&](const MlxGroups& mlx) {
+    const auto size = static_cast<size_t>(mlx.group_size);
+    std::vector<float> got(static_cast<size_t>(count) * size, -777.0f);
+    std::vector<uint8_t> q(size);
+    mlx.Dequantize(first, count, got.data());
+    for (int64_t group = 0; group < count; ++group) {
+      float scale, bias;
+      mlx.Unpack(first + group, 1, q.data());
+      mlx.ReadScales(first + group, 1, &scale, &bias);
+      for (size_t i = 0; i < size; ++i) {
+        const float want = scale * static_cast<float>(q[i]) + bias;
+        ASSERT_EQ(got[static_cast<size_t>(group) * size + i], want) << "value " << i << " of group " << group;
+      }
+    }
+  });
 }
 
 TEST(EncodedWeights, ScalesAreForAllOrForEachRow) {
