@@ -138,8 +138,8 @@ TEST_F(EditDebug, ReprosOfTheTransformerAndTheVaeEncoderWork) {
   for (const auto& [file, tensor] : planted) {
     SCOPED_TRACE(tensor);
     const ModelCopy model(Path("broken-" + tensor), fs::path("tests/goldens/models") / kEdit.model);
-    model.EditTensors(file, [&](ModelCopy::StoredTensors& tensors) {
-      std::string& bytes = tensors.at(tensor).bytes;
+    model.EditTensors(file, [&name = tensor](ModelCopy::StoredTensors& tensors) {
+      std::string& bytes = tensors.at(name).bytes;
       std::rotate(bytes.begin(), bytes.begin() + bytes.size() / 2, bytes.end());
     });
     const RunResult wrong = Run({"bisect", kEdit.name, "-m", model.path().string()});

@@ -1,6 +1,7 @@
 // What a family calls its tensors is spelled in the family's folder and nowhere else: string literals of all
 // other sources are searched for the names in its vocabulary, in recorded runs and in files of weights. Nor
 // is a variant compared as a string.
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -71,7 +72,8 @@ class Words {
         ++end;
       const std::string word = text.substr(i, end - i);
       if (words_.contains(word)) found.push_back(word);
-      if (!before.empty() && words_.contains(before + "." + word)) found.push_back(before + "." + word);
+      const std::string joined = fmt::format("{}.{}", before, word);
+      if (!before.empty() && words_.contains(joined)) found.push_back(joined);
       before = end < text.size() && text[end] == '.' ? word : "";
       i = end + 1;
     }

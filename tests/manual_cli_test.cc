@@ -1,4 +1,6 @@
 // qwen-image man and qwen-image completions: every option that --help shows is in each of them.
+#include <fmt/format.h>
+
 #include <regex>
 
 #include "cli_fixture.h"
@@ -54,7 +56,7 @@ TEST_F(ManualCli, EveryOptionIsInManualAndCompletions) {
     ASSERT_NE(branch, zsh.npos) << command;
     const std::string in_zsh = zsh.substr(branch, zsh.find(";;\n", branch) - branch);
     for (const std::string& flag : FlagsOf(Printed({command, "--help"}))) {
-      SCOPED_TRACE(command + " " + flag);
+      SCOPED_TRACE(fmt::format("{} {}", command, flag));
       EXPECT_THAT(in_man, HasSubstr(std::regex_replace(flag, std::regex("-"), "\\-") + "\\fR"));
       EXPECT_THAT(in_bash + " ", testing::ContainsRegex(flag + "[ ']"));
       EXPECT_THAT(in_zsh, testing::ContainsRegex(flag + "[=[]"));

@@ -109,7 +109,7 @@ inline void ExpectFound(const record::TensorSet& ref, const record::TensorSet& r
 inline size_t At(int64_t i) { return static_cast<size_t>(i); }
 
 // tensor[i] = value(old tensor, i)
-inline Bug Each(std::function<double(const HintTensor& old, int64_t i)> value) {
+inline Bug Each(const std::function<double(const HintTensor& old, int64_t i)>& value) {
   return [value](const Tensors&, HintTensor& tensor) {
     const HintTensor old = tensor;
     for (size_t i = 0; i < old.values.size(); ++i)
@@ -117,11 +117,11 @@ inline Bug Each(std::function<double(const HintTensor& old, int64_t i)> value) {
   };
 }
 
-inline Bug TakeFrom(std::function<int64_t(const HintTensor& old, int64_t i)> from) {
+inline Bug TakeFrom(const std::function<int64_t(const HintTensor& old, int64_t i)>& from) {
   return Each([from](const HintTensor& old, int64_t i) { return old.values[At(from(old, i))]; });
 }
 
-inline Bug Use(std::string other) {
+inline Bug Use(const std::string& other) {
   return [other](const Tensors& earlier, HintTensor& tensor) { tensor.values = earlier.at(other).values; };
 }
 

@@ -105,7 +105,7 @@ int64_t RightRow(const Token& token) { return token.is_drawn ? 0 : 1; }
 int64_t StepForAll(const Token&) { return 0; }
 int64_t ZeroForAll(const Token&) { return 1; }
 
-Bug Modulated(std::string norm, int64_t part, RowOf row_of) {
+Bug Modulated(const std::string& norm, int64_t part, const RowOf& row_of) {
   return [=](const Tensors& earlier, HintTensor& t) {
     const std::vector<Token> tokens = TokensOf(earlier);
     const std::vector<float>& x = earlier.at(norm).values;
@@ -116,7 +116,7 @@ Bug Modulated(std::string norm, int64_t part, RowOf row_of) {
   };
 }
 
-Bug Gates(int64_t part, RowOf row_of, double (*activation)(double)) {
+Bug Gates(int64_t part, const RowOf& row_of, double (*activation)(double)) {
   return [=](const Tensors& earlier, HintTensor& t) {
     const std::vector<Token> tokens = TokensOf(earlier);
     for (int64_t i = 0; i < static_cast<int64_t>(t.values.size()); ++i)
@@ -127,7 +127,7 @@ Bug Gates(int64_t part, RowOf row_of, double (*activation)(double)) {
 double Tanh(double x) { return std::tanh(x); }
 double Itself(double x) { return x; }
 
-Bug AddWithoutTanh(std::string hidden, std::string branch, int64_t gate) {
+Bug AddWithoutTanh(const std::string& hidden, const std::string& branch, int64_t gate) {
   return [=](const Tensors& earlier, HintTensor& t) {
     Gates(gate, RightRow, Itself)(earlier, t);
     const std::vector<float>&x = earlier.at(hidden).values, &b = earlier.at(branch).values;
@@ -139,7 +139,7 @@ Bug AddWithoutTanh(std::string hidden, std::string branch, int64_t gate) {
 
 using Sees = std::function<bool(const Token& query, const Token& key, bool key_is_before)>;
 
-Bug Attention(std::string block, Sees sees) {
+Bug Attention(const std::string& block, Sees sees) {
   return [=](const Tensors& earlier, HintTensor& t) {
     const std::vector<Token> tokens = TokensOf(earlier);
     const hints::WrongAttention attention{
@@ -168,7 +168,7 @@ bool SeesPictures(const Token& q, const Token& k, bool before) {
 // How far a token is from its position on the axes frame, height and width.
 using Error3 = std::array<double, 3>;
 
-Bug TurnedBy(std::function<Error3(const Token&)> error_of) {
+Bug TurnedBy(const std::function<Error3(const Token&)>& error_of) {
   return [=](const Tensors& earlier, HintTensor& t) {
     const std::vector<Token> tokens = TokensOf(earlier);
     constexpr std::array<size_t, kHeadDim / 2> kAxis = {0, 1, 2, 2};
@@ -229,7 +229,7 @@ Bug NormWithoutOne() {
   };
 }
 
-Bug WithFeatures(std::string layer, std::string features) {
+Bug WithFeatures(const std::string& layer, const std::string& features) {
   return [=](const Tensors& earlier, HintTensor& t) {
     const std::vector<float>&ids = earlier.at("input_ids").values, &added = earlier.at(features).values;
     t.values = earlier.at(layer).values;

@@ -46,7 +46,7 @@ double RopeAngle(int64_t token, int64_t pair) {
          std::pow(10000.0, -static_cast<double>(pair) / static_cast<double>(kPairs[axis]));
 }
 
-Bug RopeInHalves(std::string before) {
+Bug RopeInHalves(const std::string& before) {
   return [before](const Tensors& earlier, HintTensor& t) {
     const std::vector<float>& x = earlier.at(before).values;
     constexpr int64_t kHalf = kHeadDim / 2;
@@ -59,7 +59,7 @@ Bug RopeInHalves(std::string before) {
   };
 }
 
-Bug AttentionWithScale(std::string block, double scale) {
+Bug AttentionWithScale(const std::string& block, double scale) {
   return [block, scale](const Tensors& earlier, HintTensor& t) {
     const auto joint = [&](const std::string& txt, const std::string& img) {
       std::vector<float> values = earlier.at(block + txt).values;
@@ -74,7 +74,7 @@ Bug AttentionWithScale(std::string block, double scale) {
   };
 }
 
-Bug SwappedModulation(std::string norm, std::string mod, int64_t shift, int64_t scale) {
+Bug SwappedModulation(const std::string& norm, const std::string& mod, int64_t shift, int64_t scale) {
   return [=](const Tensors& earlier, HintTensor& t) {
     const std::vector<float>&x = earlier.at(norm).values, &m = earlier.at(mod).values;
     for (int64_t i = 0; i < static_cast<int64_t>(x.size()); ++i)
@@ -82,14 +82,14 @@ Bug SwappedModulation(std::string norm, std::string mod, int64_t shift, int64_t 
   };
 }
 
-Bug AddWithoutGate(std::string hidden, std::string branch) {
+Bug AddWithoutGate(const std::string& hidden, const std::string& branch) {
   return [=](const Tensors& earlier, HintTensor& t) {
     const std::vector<float>&x = earlier.at(hidden).values, &b = earlier.at(branch).values;
     for (size_t i = 0; i < x.size(); ++i) t.values[i] = x[i] + b[i];
   };
 }
 
-Bug ReplaceByGatedBranch(std::string branch, std::string mod, int64_t gate) {
+Bug ReplaceByGatedBranch(const std::string& branch, const std::string& mod, int64_t gate) {
   return [=](const Tensors& earlier, HintTensor& t) {
     const std::vector<float>&b = earlier.at(branch).values, &m = earlier.at(mod).values;
     for (int64_t i = 0; i < static_cast<int64_t>(b.size()); ++i)

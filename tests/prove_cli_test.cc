@@ -1,4 +1,5 @@
 // qwen-image prove as its users meet it.
+#include <fmt/format.h>
 #include <pwd.h>
 #include <unistd.h>
 
@@ -222,7 +223,7 @@ TEST_F(ProveCli, TellsNothingOfTheUser) {
       std::string text = ReadBytes(path);
       if (path.extension() == ".png") {
         text.clear();
-        for (const auto& [key, value] : ReadPngText(path)) text += key + " " + value + "\n";
+        for (const auto& [key, value] : ReadPngText(path)) text += fmt::format("{} {}\n", key, value);
         EXPECT_THAT(text, HasSubstr("\"prompt\""));
       }
       text = TextOfPage(text);

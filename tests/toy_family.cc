@@ -366,7 +366,7 @@ struct NamedFloats {
   std::vector<float> values = {};
 };
 
-void WriteFile(const std::filesystem::path& folder, std::vector<NamedFloats> tensors) {
+void WriteFile(const std::filesystem::path& folder, const std::vector<NamedFloats>& tensors) {
   std::filesystem::create_directories(folder);
   std::vector<PlannedTensor> planned;
   for (const NamedFloats& t : tensors) planned.push_back({t.name, DType::kF32, t.shape});
@@ -393,7 +393,7 @@ const Family& ToyFamily() {
 void WriteToyModel(const std::filesystem::path& folder, const ToyFiles& files) {
   std::mt19937 generator(7);
   std::uniform_real_distribution<float> uniform(-0.5f, 0.5f);
-  const auto tensor = [&](std::string name, Shape shape) {
+  const auto tensor = [&](std::string name, const Shape& shape) {
     NamedFloats t{std::move(name), shape, std::vector<float>(static_cast<size_t>(ElementCount(shape)))};
     for (float& value : t.values) value = uniform(generator);
     return t;
@@ -403,7 +403,7 @@ void WriteToyModel(const std::filesystem::path& folder, const ToyFiles& files) {
     denoiser.push_back(tensor(fmt::format("mixers.{}.mix.weight", i), {kWidth, kWidth}));
   denoiser.push_back(tensor("out.weight", {kLatentChannels, kWidth}));
   denoiser[2].values[0] += files.mixer_1;
-  WriteFile(folder / "transformer", std::move(denoiser));
+  WriteFile(folder / "transformer", denoiser);
   std::ofstream(folder / "transformer/config.json") << R"({"_class_name": "ToyMixers"})";
   WriteFile(folder / "text_encoder", {tensor("words", {kWords, kWidth})});
   WriteFile(folder / "vae", {tensor("to_rgb", {files.channels, kLatentChannels})});

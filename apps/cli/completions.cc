@@ -50,7 +50,7 @@ std::string BashValues(const std::string& command, const Forms& forms) {
   for (const OptionForm& form : forms) {
     if (form.value != Value::kRequired || form.flags.empty()) continue;
     std::vector<std::string> patterns;
-    for (const std::string& flag : form.flags) patterns.push_back(command + ":" + flag);
+    for (const std::string& flag : form.flags) patterns.push_back(fmt::format("{}:{}", command, flag));
     const std::string action = !form.choices.empty()
                                    ? "words=" + ShellWord(fmt::format("{}", fmt::join(form.choices, " ")))
                                : form.is_file ? "files=yes"

@@ -161,7 +161,7 @@ TEST_F(RudeClients, TheBodyIsAskedForWhenTheHeaderIsFine) {
 
 TEST_F(RudeClients, GarbageIsNoRequest) {
   const std::string garbage[] = {std::string("\0\1\2\3\xff\xfe\r\n\r\n", 10),
-                                 "\x16\x03\x01\x02\x00\x01\x00\r\n\r\n",
+                                 std::string("\x16\x03\x01\x02\0\1\0\r\n\r\n", 11),
                                  "GET\r\n\r\n",
                                  "GET / HTTP/9.9\r\n\r\n",
                                  "GET  HTTP/1.1\r\n\r\n",

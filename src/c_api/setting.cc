@@ -45,22 +45,22 @@ Json JsonOf(const Field& field, double value) {
 }
 
 const char* KindName(const Field& field) {
-  using namespace qwen_image;
   static const GenerateRequest kDefault;
-  return options::VisitValue(
+  return qwen_image::options::VisitValue(
       field, kDefault,
-      options::ByType{
+      qwen_image::options::ByType{
           [](const std::string&) { return "text"; }, [](const std::optional<std::string>&) { return "text"; },
           [](bool) { return "truth"; }, [](int64_t) { return "whole"; },
           [](const std::optional<int64_t>&) { return "whole"; }, [](uint64_t) { return "seed"; },
           [](double) { return "number"; }, [](const std::optional<double>&) { return "number"; },
           [](const std::vector<double>&) { return "numbers"; },
-          [](GenerateRequest::Tiling) { return "choice"; }, [](const Margins&) { return "margins"; },
+          [](GenerateRequest::Tiling) { return "choice"; },
+          [](const qwen_image::Margins&) { return "margins"; },
           [](const std::filesystem::path&) { return "path"; },
-          [](const std::optional<InitialLatents>&) { return "latents"; },
-          [](const std::vector<Image>&) { return "pictures"; },
-          [](const std::optional<Image>&) { return "picture"; },
-          [](const std::optional<GreyImage>&) { return "mask"; }});
+          [](const std::optional<qwen_image::InitialLatents>&) { return "latents"; },
+          [](const std::vector<qwen_image::Image>&) { return "pictures"; },
+          [](const std::optional<qwen_image::Image>&) { return "picture"; },
+          [](const std::optional<qwen_image::GreyImage>&) { return "mask"; }});
 }
 
 }  // namespace

@@ -24,7 +24,7 @@ class LocalModels : public testing::Test {
   const Catalogue catalogue_ = Catalogue::Parse(SmallCatalogue(), "data");
   const Entry &large_ = catalogue_.entries()[0], &small_ = catalogue_.entries()[1],
               &whole_ = catalogue_.entries()[2];
-  const CacheFolder cache_;
+  const CacheFolder cache_{};
 };
 
 TEST_F(LocalModels, WhatIsMissing) {

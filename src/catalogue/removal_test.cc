@@ -18,7 +18,7 @@ class Removals : public testing::Test {
  protected:
   const Catalogue catalogue_ = Catalogue::Parse(SmallCatalogue(), "data");
   const Entry &large_ = catalogue_.entries()[0], &small_ = catalogue_.entries()[1];
-  const CacheFolder cache_;
+  const CacheFolder cache_{};
 };
 
 TEST_F(Removals, AllOfTheOnlyOne) {

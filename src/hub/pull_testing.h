@@ -57,7 +57,7 @@ class PullTest : public testing::Test {
   }
   std::vector<TestRequest> WeightRequests() const { return hub_.Requests("/blobs/"); }
   // The answer to the `number`th request (from 1) for the weights' contents is changed.
-  void BreakWeights(int number, std::function<void(const TestRequest&, TestResponse&)> change) {
+  void BreakWeights(int number, const std::function<void(const TestRequest&, TestResponse&)>& change) {
     hub_.fault = [=, seen = 0](const TestRequest& request, TestResponse& answer) mutable {
       if (request.path.starts_with("/blobs/") && ++seen == number) change(request, answer);
     };

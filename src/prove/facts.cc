@@ -1,5 +1,6 @@
 #include "prove/facts.h"
 
+#include <fmt/format.h>
 #include <sys/utsname.h>
 
 #include <fstream>

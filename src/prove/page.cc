@@ -40,7 +40,7 @@ std::string Seconds(double seconds) {
 // Cells are HTML.
 class HtmlTable {
  public:
-  explicit HtmlTable(std::initializer_list<const char*> titles) {
+  HtmlTable(std::initializer_list<const char*> titles) {
     for (const char* title : titles) head_ += fmt::format("<th>{}</th>", title);
   }
   void Add(std::initializer_list<std::string> cells, bool bad = false) {

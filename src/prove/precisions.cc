@@ -122,8 +122,9 @@ void ComparePrecisions(const ModelFiles& model, const Pipeline& fast, const Opti
   part["steps"] = StepTable(found.accumulated);
   part["picture"] = {{"psnr", picture.psnr}, {"ssim", picture.ssim}, {"max_levels", picture.max_levels}};
   part["drawn"] = {{"exact", exact_drawn.facts}, {"fast", fast_drawn.facts}};
-  part["why"] = Judgement(found);
-  part["status"] = part["why"] == "" ? kPassed : kFailed;
+  const std::string why = Judgement(found);
+  part["why"] = why;
+  part["status"] = why.empty() ? kPassed : kFailed;
 }
 
 }  // namespace qwen_image::prove

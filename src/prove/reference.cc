@@ -101,8 +101,9 @@ void CompareWithReference(const ModelFiles& model, const Options& options, const
                                compare::ToFloatImage(drawn.picture.image()), 255);
     part["picture"] = {{"psnr", picture.psnr}, {"ssim", picture.ssim}, {"max_levels", picture.max_levels}};
   }
-  part["why"] = Judgement(found, rounded);
-  part["status"] = part["why"] == "" ? kPassed : kFailed;
+  const std::string why = Judgement(found, rounded);
+  part["why"] = why;
+  part["status"] = why.empty() ? kPassed : kFailed;
 }
 
 }  // namespace qwen_image::prove

@@ -60,7 +60,7 @@ std::vector<Form> Forms() {
 
 MadeTensors Module(const std::string& name, const MadeTensors& parts) {
   MadeTensors module;
-  for (const auto& [part, tensor] : parts) module[name + "." + part] = tensor;
+  for (const auto& [part, tensor] : parts) module[fmt::format("{}.{}", name, part)] = tensor;
   return module;
 }
 

@@ -240,7 +240,8 @@ Json JobJson(const jobs::Job& job) {
     if (options::IsData(field) || field.not_in.http) continue;
     Json value = options::ToJson(field, job.settings);
     // An empty list or text says that the setting was not given, except where it must be given.
-    const bool not_given = field.recorded == options::Recorded::kIfSet && (value.empty() || value == "");
+    const bool empty = value.is_string() ? value.get_ref<const std::string&>().empty() : value.empty();
+    const bool not_given = field.recorded == options::Recorded::kIfSet && empty;
     json[field.name] = not_given ? Json() : std::move(value);
   }
   return json;

@@ -153,7 +153,7 @@ TEST(JobFields, WrongValuesAreNamed) {
 
 // What the library refuses knows no fields; the reply does.
 TEST(JobFields, TheFieldToBlameIsNamed) {
-  const auto field = [](Json fields) {
+  const auto field = [](const Json& fields) {
     try {
       Parse(fields);
     } catch (const FieldError& error) {

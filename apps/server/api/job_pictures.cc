@@ -42,7 +42,7 @@ class DataReader {
     try {
       auto file = decode();
       pixels_ -= file.image.width * file.image.height;
-      for (const std::string& note : file.notes) job_.notes.push_back(name + ": " + note);
+      for (const std::string& note : file.notes) job_.notes.push_back(fmt::format("{}: {}", name, note));
       return std::move(file.image);
     } catch (const Error& error) {
       if (error.kind() != ErrorKind::kBadInput) throw;
