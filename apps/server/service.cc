@@ -35,7 +35,8 @@ Server::Server(const Pipeline& pipeline, const ServerSettings& settings)
              .on_state =
                  [log = settings.log](const jobs::Job& job) {
                    if (log) log(JobLogLine(job));
-                 }}),
+                 }},
+            settings.drawer),
       routes_(pipeline, jobs_,
               {.model_name = settings.model_name,
                .queue_limit = settings.jobs.queue,

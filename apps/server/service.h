@@ -18,6 +18,7 @@ struct ServerSettings {
   std::filesystem::path jobs_folder;
   std::string model_name;
   draw::SourceMark mark = draw::SourceMark::kWritten;
+  std::shared_ptr<jobs::Drawer> drawer = nullptr;         // null: this process draws
   std::function<void(const std::string& line)> log = {};  // JSON, one line; from several threads
 };
 

@@ -8,9 +8,8 @@
 namespace qwen_image {
 namespace {
 
-void WriteArray(const std::filesystem::path& path, const void* data, size_t element_size,
-                std::string_view descr, const Shape& shape) {
-  const size_t count = static_cast<size_t>(ElementCount(shape));
+// What stands before the elements.
+std::string NpyStart(std::string_view descr, const Shape& shape) {
   std::string tuple;
   for (const int64_t dimension : shape) tuple += fmt::format("{}, ", dimension);
   if (shape.size() > 1) tuple.resize(tuple.size() - 2);
@@ -28,7 +27,13 @@ void WriteArray(const std::filesystem::path& path, const void* data, size_t elem
   start += '\0';
   start += static_cast<char>(header.size() & 0xff);
   start += static_cast<char>(header.size() >> 8);
-  start += header;
+  return start + header;
+}
+
+void WriteArray(const std::filesystem::path& path, const void* data, size_t element_size,
+                std::string_view descr, const Shape& shape) {
+  const size_t count = static_cast<size_t>(ElementCount(shape));
+  const std::string start = NpyStart(descr, shape);
   OutputFile file(path);
   file.Write(start.data(), start.size());
   file.Write(data, count * element_size);
@@ -78,6 +83,12 @@ Tensor ReadNpyFloat(const std::filesystem::path& path) {
   ReadElements(header, file.bytes(), tensor.data());
   file.ThrowIfDamaged();
   return tensor;
+}
+
+std::string EncodeNpy(std::span<const float> values, const Shape& shape) {
+  if (static_cast<int64_t>(values.size()) != ElementCount(shape))
+    Fail(ErrorKind::kInternal, "{} values are not an array of shape {}", values.size(), ToString(shape));
+  return NpyStart("<f4", shape).append(reinterpret_cast<const char*>(values.data()), values.size_bytes());
 }
 
 void WriteNpy(const std::filesystem::path& path, const float* data, const Shape& shape) {

@@ -26,6 +26,7 @@ NpyArray ReadNpy(const std::filesystem::path& path);  // throws Error kBadInput
 NpyArray ParseNpy(std::span<const std::byte> bytes, std::string_view where);
 Tensor ReadNpyFloat(const std::filesystem::path& path);  // throws unless the file holds floats
 
+std::string EncodeNpy(std::span<const float> values, const Shape& shape);  // the file's bytes
 // Written to a temporary name and renamed. Throws Error kCannotWrite.
 void WriteNpy(const std::filesystem::path& path, const float* data, const Shape& shape);
 void WriteNpy(const std::filesystem::path& path, const int64_t* data, const Shape& shape);

@@ -55,6 +55,12 @@ std::string MetricsText(const jobs::QueueStats& jobs, const http::ListenerStats&
   for (const jobs::State state : jobs::kStates) {
     if (HasEnded(state)) page.Value(CountOf(jobs.ended, state), fmt::format("state=\"{}\"", Name(state)));
   }
+  if (jobs.workers) {
+    page.Begin("workers", "gauge",
+               "Workers of other machines that were heard from in the last 15 s, by what they do.");
+    page.Value(jobs.workers->waiting, "state=\"waiting\"");
+    page.Value(jobs.workers->drawing, "state=\"drawing\"");
+  }
   page.One("pictures_total", "counter", "Pictures drawn.", jobs.pictures);
   page.One("steps_total", "counter", "Denoising steps computed for finished pictures.", jobs.steps);
   page.Begin("stage_seconds_total", "counter", "Time spent, by stage.");

@@ -189,7 +189,10 @@ http::Response Routes::Info() const {
 
 http::Response Routes::Health() const {
   const bool stopping = stopping_;
-  return JsonResponse({{"status", stopping ? "stopping" : "ok"}}, stopping ? 503 : 200);
+  Json health = {{"status", stopping ? "stopping" : "ok"}};
+  if (const auto workers = jobs_.Stats().workers)
+    health["workers"] = {{"waiting", workers->waiting}, {"drawing", workers->drawing}};
+  return JsonResponse(health, stopping ? 503 : 200);
 }
 
 }  // namespace qwen_image::api

@@ -4,42 +4,18 @@
 #include <cmath>
 
 #include "core/fail.h"
-#include "options/field.h"
 #include "server/jobs/queue_impl.h"
 
 namespace qwen_image::jobs {
-namespace {
-
-Job NewJob(const Request& asked, const Defaults& defaults, int64_t created) {
-  const GenerateRequest& r = asked.request;
-  Job job{.id = NewJobId(),
-          .created = created,
-          .settings = options::WithoutData(r),
-          .count = asked.count,
-          .input_images = static_cast<int64_t>(r.input_images.size()),
-          .has_init_image = r.init_image.has_value(),
-          .has_mask = r.mask.has_value(),
-          .notes = asked.notes};
-  GenerateRequest& settings = job.settings;
-  if (!settings.negative_prompt) settings.negative_prompt = defaults.negative_prompt;
-  if (!settings.steps)
-    settings.steps = r.sigmas.empty() ? defaults.steps : static_cast<int64_t>(r.sigmas.size());
-  if (!settings.cfg) settings.cfg = defaults.cfg;
-  if (r.input_images.empty() && !r.init_image) {  // else the size follows from a picture
-    if (!settings.width) settings.width = defaults.width;
-    if (!settings.height) settings.height = defaults.height;
-  }
-  return job;
-}
-
-}  // namespace
-
 void Queue::Impl::Restore() {
   Store::Contents contents = store.Load();
   problems = std::move(contents.problems);
   int64_t interrupted = 0;
   for (Job& job : contents.jobs) {
-    if (!HasEnded(job.state)) {
+    const bool goes_on = !HasEnded(job.state) && drawer->elsewhere();
+    if (goes_on) {
+      job.state = State::kQueued;  // who draws will tell what became of it
+    } else if (!HasEnded(job.state)) {
       ++interrupted;
       job.error = job.state == State::kQueued ? kStoppedWaiting : kStoppedDrawing;
       job.state = State::kInterrupted;
@@ -55,6 +31,8 @@ void Queue::Impl::Restore() {
     last_created = std::max(last_created, job.created);
     auto entry = std::make_shared<JobEntry>();
     entry->job = std::move(job);
+    entry->handed_over = goes_on;
+    if (goes_on) waiting.push_back(entry);
     entries.push_back(std::move(entry));
   }
   kept_empty = std::max(kept_empty, interrupted);  // the queue may have been longer before
@@ -78,9 +56,18 @@ Entry Queue::Impl::FindEntry(const std::string& id) const {
 }
 
 int64_t Queue::Impl::RetryAfter() const {
-  const double left = running ? running->job.progress.seconds_left : 0;
+  double left = running.empty() ? 0 : running.front()->job.progress.seconds_left;
+  for (const Entry& entry : running) left = std::min(left, entry->job.progress.seconds_left);
   const double seconds = left > 0 ? left : seconds_per_job;
   return std::clamp<int64_t>(static_cast<int64_t>(std::ceil(seconds)), 1, 3600);
+}
+
+void Queue::Impl::Draw() {
+  drawer->Run(*this);
+  if (!drawer->elsewhere()) InterruptWaiting();
+  const std::lock_guard lock(mutex);
+  finished = true;
+  changed.notify_all();
 }
 
 void Queue::Impl::ForgetOldest() {
@@ -110,18 +97,21 @@ void Queue::Impl::ForgetOldest() {
 void Queue::Impl::Raise(Mode to) {
   std::unique_lock lock(mutex);
   mode = std::max(mode, to);
-  if (mode == Mode::kStop && running && !running->cancel.cancelled()) {
-    running->interrupted = true;
-    running->cancel.Cancel();
+  for (const Entry& entry : running) {
+    if (mode != Mode::kStop || drawer->elsewhere() || entry->cancel.cancelled()) continue;
+    entry->interrupted = true;
+    entry->cancel.Cancel();
   }
   changed.notify_all();
   lock.unlock();
   // At once: the job that runs may take minutes, and those who wait for others need not.
-  if (to > Mode::kFinishQueue) InterruptWaiting();
+  if (to > Mode::kFinishQueue && !drawer->elsewhere()) InterruptWaiting();
 }
 
-Queue::Queue(const Pipeline& pipeline, std::filesystem::path folder, Limits limits, Options options)
-    : impl_(std::make_unique<Impl>(pipeline, std::move(folder), limits, std::move(options))) {}
+Queue::Queue(const Pipeline& pipeline, std::filesystem::path folder, Limits limits, Options options,
+             std::shared_ptr<Drawer> drawer)
+    : impl_(std::make_unique<Impl>(pipeline, std::move(folder), limits, std::move(options),
+                                   std::move(drawer))) {}
 
 Queue::~Queue() {
   Stop();
@@ -137,7 +127,7 @@ std::string Queue::Submit(Request request) {
   bool busy = false;
   {
     const std::lock_guard lock(jobs.mutex);
-    busy = jobs.running || !jobs.waiting.empty();
+    busy = !jobs.running.empty() || !jobs.waiting.empty();
   }
   try {
     jobs.pipeline.Check(request.request);
@@ -160,7 +150,7 @@ std::string Queue::Submit(Request request) {
   lock.unlock();
 
   auto entry = std::make_shared<JobEntry>();
-  entry->job = NewJob(request, jobs.pipeline.defaults(), created);
+  entry->job = NewJob(request, jobs.pipeline.defaults(), NewJobId(), created);
   entry->request = std::move(request);
   entry->bytes = bytes;
   const std::string id = entry->job.id;
@@ -205,6 +195,8 @@ bool Queue::Cancel(const std::string& id) {
     entry = impl_->FindEntry(id);
     if (!entry || HasEnded(entry->job.state)) return false;
     entry->cancel.Cancel();
+    impl_->changed.notify_all();
+    if (impl_->drawer->elsewhere()) return true;
     const auto erased = std::erase(impl_->waiting, entry);
     if (erased == 0) return true;  // the drawing thread sees to it
   }
@@ -269,6 +261,7 @@ void Queue::Stop() { impl_->Raise(Impl::Mode::kStop); }
 QueueStats Queue::Stats() const {
   const std::lock_guard lock(impl_->mutex);
   QueueStats stats = impl_->stats;
+  stats.workers = impl_->drawer->workers();
   for (const Entry& entry : impl_->entries) ++stats.jobs[entry->job.state];
   return stats;
 }

@@ -1,4 +1,4 @@
-// The queue of jobs and what became of them. One thread draws; every function may be called from any thread.
+// The queue of jobs and what became of them. Every function may be called from any thread.
 #pragma once
 
 #include <cstdint>
@@ -35,9 +35,15 @@ struct QueueFull {
   int64_t retry_after_seconds = 1;  // when a place may be free, from the last jobs' times
 };
 
+// Workers of other machines that were heard from lately.
+struct WorkersSeen {
+  int64_t waiting = 0, drawing = 0;
+};
+
 // For metrics; sums are since the start.
 struct QueueStats {
-  std::map<State, int64_t> jobs;  // that are known now
+  std::optional<WorkersSeen> workers;  // none: this process draws
+  std::map<State, int64_t> jobs;       // that are known now
   std::map<State, int64_t> ended;
   int64_t pictures = 0, steps = 0;
   StageSeconds seconds;
@@ -51,11 +57,15 @@ struct Event {
 };
 using Observer = std::function<void(const Job&, const Event&)>;  // called on the drawing thread: be quick
 
+class Drawer;
+
 class Queue {
  public:
   // The folder holds ended jobs; those that an earlier process left are there again. Throws Error
-  // kCannotWrite if the folder cannot be used, or another server uses it.
-  Queue(const Pipeline& pipeline, std::filesystem::path folder, Limits limits, Options options = {});
+  // kCannotWrite if the folder cannot be used, or another server uses it. `drawer` (drawer.h): null for this
+  // process.
+  Queue(const Pipeline& pipeline, std::filesystem::path folder, Limits limits, Options options = {},
+        std::shared_ptr<Drawer> drawer = nullptr);
   ~Queue();  // stops drawing; what has not finished is recorded as interrupted
   Queue(const Queue&) = delete;
   Queue& operator=(const Queue&) = delete;
@@ -90,8 +100,9 @@ class Queue {
 
   QueueStats Stats() const;
 
+  struct Impl;  // for who draws
+
  private:
-  struct Impl;
   std::unique_ptr<Impl> impl_;
 };
 

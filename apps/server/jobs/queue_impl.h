@@ -1,4 +1,5 @@
-// The inside of Queue: what it knows of each job, those who listen, and the thread that draws (drawing.cc).
+// The inside of Queue: what it knows of each job, and those who listen (telling.cc). Who draws works with it
+// (drawer.h).
 #pragma once
 
 #include <algorithm>
@@ -13,6 +14,7 @@
 #include <vector>
 
 #include "qwen_image/cancel.h"
+#include "server/jobs/drawer.h"
 #include "server/jobs/progress.h"
 #include "server/jobs/queue.h"
 #include "server/jobs/store.h"
@@ -55,6 +57,7 @@ struct JobEntry {
   CancelFlag cancel;
   bool interrupted = false;  // by the end of the server, not by a user
   int64_t bytes = 0;         // of the request's pictures
+  bool handed_over = false;  // to those who draw it elsewhere
   std::string last_preview;
   bool preview_wanted = false;  // by somebody who asks for it now and then
   std::chrono::steady_clock::time_point last_told;
@@ -103,16 +106,26 @@ inline constexpr const char* kStoppedDrawing =
 struct Queue::Impl {
   enum class Mode { kOpen, kFinishQueue, kFinishRunning, kStop };
 
-  Impl(const Pipeline& pipeline, std::filesystem::path folder, Limits limits, Options options)
-      : pipeline(pipeline), limits(limits), options(std::move(options)), store(std::move(folder)) {
+  Impl(const Pipeline& pipeline, std::filesystem::path folder, Limits limits, Options options,
+       std::shared_ptr<Drawer> who_draws)
+      : pipeline(pipeline),
+        limits(limits),
+        options(std::move(options)),
+        store(std::move(folder)),
+        drawer(who_draws ? std::move(who_draws) : DrawHere()) {
     Restore();
     drawing = std::thread([this] { Draw(); });
   }
 
   void Restore();
   void Draw();
-  Ending DrawJob(const Entry& entry);
-  void DrawPicture(const Entry& entry, int64_t index, ProgressMeter& meter);
+
+  // For who draws.
+  Entry TakeFirst();  // waits for a job, which runs then; null: no more are to be drawn
+  void TellBegun(const Entry& entry);
+  void SetProgress(const Entry& entry, const JobProgress& progress);
+  void SetPreview(const Entry& entry, const std::string& png);
+  bool Watched(const Entry& entry);
   void Finish(const Entry& entry, Ending ending);
   void FinishWithoutMemory(const Entry& entry) noexcept;
   void InterruptWaiting();
@@ -120,6 +133,7 @@ struct Queue::Impl {
   void Raise(Mode to);
 
   // With the mutex held.
+  void Begin(const Entry& entry, int64_t when);  // it runs
   Job Snapshot(const JobEntry& entry) const;
   Entry FindEntry(const std::string& id) const;
   int64_t RetryAfter() const;
@@ -132,6 +146,7 @@ struct Queue::Impl {
   const Limits limits;
   const Options options;
   const Store store;
+  const std::shared_ptr<Drawer> drawer;
   std::vector<std::string> problems;
 
   mutable std::mutex mutex;
@@ -143,7 +158,7 @@ struct Queue::Impl {
   int64_t kept_empty = limits.queue + 1;  // ended jobs without a picture: what a stop can leave behind
   int64_t reserved = 0;                   // places of jobs that are being written down
   int64_t last_created = 0;
-  Entry running;
+  std::vector<Entry> running;
   QueueStats stats;
   double seconds_per_job = 0;  // a moving mean
   std::thread drawing;

@@ -62,4 +62,7 @@ struct Job {
   std::string error;                            // of kFailed, kCancelled, kInterrupted: what to tell the user
 };
 
+// A job that waits. `defaults`: those of its model.
+Job NewJob(const Request& asked, const Defaults& defaults, const std::string& id, int64_t created);
+
 }  // namespace qwen_image::jobs

@@ -253,7 +253,11 @@ void Store::Write(const Job& job) const {
 
 void Store::WritePicture(const std::string& id, int64_t index, const Image& image,
                          const std::map<std::string, std::string>& text) const {
-  WriteFile(PicturePath(id, index), EncodePng(image, text), false);
+  WritePng(id, index, EncodePng(image, text));
+}
+
+void Store::WritePng(const std::string& id, int64_t index, std::string_view png) const {
+  WriteFile(PicturePath(id, index), png, false);
 }
 
 std::optional<std::string> Store::ReadPicture(const std::string& id, int64_t index) const {

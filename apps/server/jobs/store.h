@@ -36,6 +36,7 @@ class Store {
   void Write(const Job& job) const;  // throws Error kCannotWrite
   void WritePicture(const std::string& id, int64_t index, const Image& image,
                     const std::map<std::string, std::string>& text) const;  // throws Error kCannotWrite
+  void WritePng(const std::string& id, int64_t index, std::string_view png) const;  // a picture's whole file
   std::optional<std::string> ReadPicture(const std::string& id, int64_t index) const;
   void Remove(const std::string& id, int64_t pictures) const;
 
