@@ -62,6 +62,7 @@ class RunningProgram {
   bool WaitForError(const std::string& text);
   // The same for stdout; what came there so far, empty if the program ended before.
   std::string WaitForOutput(const std::string& text);
+  const std::string& err() const { return result_.err; }  // that was waited for
   void Signal(int signal);
   RunResult Finish();
 

@@ -99,5 +99,7 @@ Command RmCommand();
 Command RunCommand();
 Command SelftestCommand();
 Command ServeCommand();
+Command SubmitCommand();
+Command WorkCommand();
 
 }  // namespace qwen_image::cli

@@ -74,7 +74,7 @@ Program TheProgram(DebugOptions& debug) {
           "More:      qwen-image generate --help",
       .options = DebugOptionList(debug),
       .commands = {GenerateCommand(), EditCommand(), RunCommand(), ListCommand(), PullCommand(), RmCommand(),
-                   ServeCommand(), DoctorCommand(), InspectCommand(), ConvertCommand(), ProveCommand(),
+                   ServeCommand(), WorkCommand(), SubmitCommand(), DoctorCommand(), InspectCommand(), ConvertCommand(), ProveCommand(),
                    CompareCommand(), BisectCommand(), SelftestCommand(), DevicesCommand(), BenchCommand(),
                    CompletionsCommand(), ManCommand()},
   };

@@ -19,9 +19,13 @@
 #include "machine_options.h"
 #include "many_machines.h"
 #include "model_options.h"
+#include "nats_options.h"
 #include "print.h"
+#include "queue/remote_drawer.h"
 #include "qwen_image/cancel.h"
+#include "server/api/drawn_reply.h"
 #include "server/http/access.h"
+#include "server/http/log.h"
 #include "server/http/log_writer.h"
 #include "server/http/spare_memory.h"
 #include "server/service.h"
@@ -38,6 +42,10 @@ struct ServeOptions {
   std::vector<std::string> allowed_hosts;
   std::filesystem::path jobs_dir;  // empty: in the user's data folder
   int64_t queue = 16, keep = 200;
+  queue::NatsSettings nats;  // without an address: this process draws
+  std::string queue_name;
+  std::filesystem::path results;
+  bool same_build = false;
   MachineOptions machine;
   bool no_prompt_cache = false;
   bool no_source_mark = false;
@@ -91,14 +99,55 @@ void PrintAddress(const server::Server& server, const ServeOptions& o, const std
         o.api_key.empty() ? "" : "; the page asks for the key");
 }
 
+// The queue of a NATS server, with all that it needs.
+struct RemoteQueue {
+  RemoteQueue(const ServeOptions& o, const Pipeline& pipeline, std::function<void(const std::string&)> log)
+      : connection(queue::Connect(o.nats, "qwen-image serve")), jetstream(*connection), board(jetstream) {
+    board.Need();
+    results = queue::OpenResults(o.results, board.objects());
+    const auto say = [log = std::move(log)](const std::string& line) {
+      if (log) log(http::LogLine("nats", {{"message", line}}));
+    };
+    drawer = queue::DrawElsewhere(board, *results,
+                                  {.queue_name = o.queue_name.empty() ? api::ModelId(pipeline) : o.queue_name,
+                                   .same_build = o.same_build,
+                                   .say = say});
+  }
+
+  std::unique_ptr<queue::NatsConnection> connection;
+  queue::JetStream jetstream;
+  queue::Board board;
+  std::unique_ptr<queue::Results> results;
+  std::shared_ptr<jobs::Drawer> drawer;
+};
+
+// What concerns the queue of a NATS server says nothing without one.
+void CheckNats(const ServeOptions& o, bool many_machines) {
+  if (!o.nats.url.empty()) {
+    if (many_machines) Fail(ErrorKind::kUsage, "serve --nats hands its jobs to workers; those may draw on many machines");
+    (void)queue::CheckedAccess(o.nats);
+    return;
+  }
+  if (!o.results.empty() || !o.queue_name.empty() || o.same_build)
+    Fail(ErrorKind::kUsage,
+         "--results, --queue-name and --same-build are for jobs of workers; give --nats, too");
+}
+
+PipelineOptions PipelineOptionsOf(const ServeOptions& o, const Session& session) {
+  const std::filesystem::path prompt_cache = o.no_prompt_cache ? "" : PromptCacheFolder().value_or("");
+  PipelineOptions options = o.machine.ForPipeline(prompt_cache, session.machines);
+  if (!o.nats.url.empty()) options.check_memory = false;  // another machine's memory will do
+  return options;
+}
+
 int Run(const ServeOptions& o, const Session& session) {
   if (const std::optional<int> code = RunOnMachines(o.machine.machines, session)) return *code;
   const CancelFlag& cancel = session.cancel;
   GiveBackLargeBuffers();
   http::KeepSpareMemory();
+  CheckNats(o, session.machines != nullptr);
   const ModelFiles model = FindModel(o.files, o.quiet);
-  const std::filesystem::path prompt_cache = o.no_prompt_cache ? "" : PromptCacheFolder().value_or("");
-  const Pipeline pipeline(model, o.machine.ForPipeline(prompt_cache, session.machines));
+  const Pipeline pipeline(model, PipelineOptionsOf(o, session));
   server::ServerSettings settings;
   settings.http.host = o.host;
   settings.http.port = o.port;
@@ -111,6 +160,8 @@ int Run(const ServeOptions& o, const Session& session) {
   const int log_to = o.log_file.empty() ? STDERR_FILENO : OpenLog(o.log_file);
   http::LogWriter log(log_to);
   if (!o.quiet) settings.log = [&log](const std::string& line) { log.Write(line); };
+  std::optional<RemoteQueue> remote;
+  if (!o.nats.url.empty()) settings.drawer = remote.emplace(o, pipeline, settings.log).drawer;
   server::Server server(pipeline, settings);
   cancel.ThrowIfCancelled();  // while the model was loaded
   server.DrainOnSignals();
@@ -164,8 +215,21 @@ OptionList OptionsOf(ServeOptions& o) {
        .group = work,
        .range = {{1, 100000}}},
       SourceMarkOption(o.no_source_mark, work),
+      {.names = "--results",
+       .target = &o.results,
+       .help = "With --nats: the folder where workers store pictures (default: the object store of the NATS "
+               "server)",
+       .group = work,
+       .type = "DIR"},
+      {.names = "--same-build",
+       .target = &o.same_build,
+       .help = "With --nats: only workers of this very build and instruction set draw",
+       .group = work},
   };
-  return ModelOptionList(o.files) + own + MachineOptionList(o.machine) +
+  const char* nats =
+      "Hand jobs to the queue of this NATS server, for workers (qwen-image work), instead of drawing them";
+  return ModelOptionList(o.files) + own + NatsOptionList(o.nats, nats, false) +
+         OptionList{QueueNameOption(o.queue_name)} + MachineOptionList(o.machine) +
          OptionList{{.names = "--no-prompt-cache",
                      .target = &o.no_prompt_cache,
                      .help = "Neither keep embeddings of prompts on disk nor use those of earlier runs",
@@ -192,6 +256,7 @@ Command ServeCommand() {
               "  qwen-image serve\n"
               "  qwen-image serve --model qwen-image-2.1:turbo-q4\n"
               "  qwen-image serve --model ~/models/Qwen-Image-Edit-2511 --port 9000\n"
+              "  qwen-image serve --nats nats://127.0.0.1:4222 --results /shared/pictures\n"
               "  QWEN_IMAGE_API_KEY=\"$(cat key.txt)\" qwen-image serve --host 0.0.0.0\n"
               "  curl -s http://127.0.0.1:8080/jobs -d '{\"prompt\": \"a red circle on a blue background\"}'",
           .run = [o](const Session& session) { return Run(*o, session); },

@@ -62,6 +62,25 @@ add_mpi() {
   build "$(cat "$project/build/release/preset")" release --target "$@"
 }
 
+# The program, and beside it the plugin that speaks to NATS servers. CMake looks for libnats when it configures.
+build_nats() {
+  need "${build_packages[@]}" libnats-dev
+  build_release
+  find_libnats
+  build_release qwen_image_nats
+}
+
+find_libnats() {
+  cmake "$project/build/release" >"$project/build/release/configure.log" 2>&1 || {
+    tail -20 "$project/build/release/configure.log" >&2
+    exit 1
+  }
+  ninja -C "$project/build/release" -t query qwen_image_nats >/dev/null 2>&1 || {
+    say "CMake finds no libnats (nats/nats.h and the library); NATS_INCLUDE_DIR and NATS_LIBRARY say where it is"
+    exit 1
+  }
+}
+
 run_build() {
   case ${1:-} in
     --mpi)
@@ -73,9 +92,10 @@ run_build() {
       . "$project/tools/run/mlx.sh"
       build_mlx
       ;;
+    --nats) build_nats ;;
     "") build_release ;;
     *)
-      say "build: unknown option $1; there are --mlx and --mpi"
+      say "build: unknown option $1; there are --mlx, --mpi and --nats"
       exit 2
       ;;
   esac

@@ -59,11 +59,35 @@ test_sanitized() {
 }
 
 # One picture on several machines, as processes that mpirun starts here.
-test_machines() {
+test_mpi() {
   need "${build_packages[@]}" "${test_packages[@]}"
   build test release --target qwen-image
   add_mpi qwen-image mpi_plugins machines_cli_test
   (run_ctest machines release -L '^machines$' "$@")
+}
+
+# What draws on several machines. Each part installs what it needs.
+test_machines() {
+  test_mpi "$@"
+  test_nats "$@"
+}
+
+# Jobs on a NATS server: a real one on this machine. The object store is read back by NATS' own Python client.
+test_nats() {
+  need "${build_packages[@]}" "${test_packages[@]}" "${python_packages[@]}" libnats-dev nats-server openssl
+  local environment=$project/build/nats_venv requirements=$project/tools/requirements/nats.txt
+  build test release --target qwen-image
+  find_libnats
+  build test release --target qwen-image qwen_image_nats nats_test
+  [ -x "$environment/bin/pip" ] || python3 -m venv "$environment"
+  cmp -s "$requirements" "$environment/nats.txt" || {
+    say "installing what tools/requirements/nats.txt lists"
+    "$environment/bin/pip" install -q -r "$requirements"
+    cp "$requirements" "$environment/nats.txt"
+  }
+  say "testing jobs on a NATS server"
+  QWEN_IMAGE_NATS_PYTHON=$environment/bin/python "$project/build/release/nats_test" "$@"
+  (cd "$project" && "$environment/bin/python" -m tools.machines.nats_storm build/release/qwen-image --jobs 30 --seed 1)
 }
 
 test_mlx() {
