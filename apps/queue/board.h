@@ -49,7 +49,7 @@ class Board {
     JobRecord record;
     uint64_t sequence = 0;
   };
-  // None if nothing is known. Throws Error kBadInput for a text that is no record.
+  // None if nothing is known. Of a text that is no record, nothing but its place.
   std::optional<Known> Read(const std::string& id);
   // False if it has changed since it was read.
   bool Write(const JobRecord& record, uint64_t read_sequence);

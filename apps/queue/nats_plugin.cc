@@ -1,7 +1,10 @@
 // The plugin: NatsConnection by libnats. It uses nothing else of this program, and throws nothing.
 #include <nats/nats.h>
+#include <unistd.h>
 
 #include <atomic>
+#include <cstdio>
+#include <cstdlib>
 #include <mutex>
 
 #include "queue/nats.h"
@@ -113,6 +116,17 @@ class Subscription : public NatsSubscription {
   const SharedHearing hearing_;
 };
 
+// At the end of a program that has used TLS, libnats 3.4.1 frees what OpenSSL frees again, which ends it with
+// SIGABRT instead of its exit code. A handler that is added behind libnats' own runs before it.
+void LeaveBeforeLibnats() {
+  on_exit(
+      [](int code, void*) {
+        std::fflush(nullptr);
+        _exit(code);
+      },
+      nullptr);
+}
+
 class Connection : public NatsConnection {
  public:
   explicit Connection(NatsEvents events) : events_(std::move(events)) {}
@@ -130,13 +144,15 @@ class Connection : public NatsConnection {
     natsStatus status = natsOptions_Create(&made);
     const OwnedOptions options(made);
     if (status == NATS_OK) status = Fill(access, made);
+    static std::once_flag once;
+    if (access.tls) std::call_once(once, LeaveBeforeLibnats);
     if (status == NATS_OK) status = natsConnection_Connect(&connection_, made);
     return ResultOf(status);
   }
 
   NatsResult Publish(const NatsMessage& message) override {
     OwnedMsg msg;
-    natsStatus status = MakeMsg(message, msg);
+    natsStatus status = ConnectedOr(MakeMsg(message, msg));
     if (status == NATS_OK) status = natsConnection_PublishMsg(connection_, msg.get());
     return ResultOf(status);
   }
@@ -144,7 +160,7 @@ class Connection : public NatsConnection {
   NatsResult Request(const NatsMessage& message, int64_t milliseconds, NatsMessage& reply) override {
     OwnedMsg msg;
     natsMsg* answer = nullptr;
-    natsStatus status = MakeMsg(message, msg);
+    natsStatus status = ConnectedOr(MakeMsg(message, msg));
     if (status == NATS_OK) status = natsConnection_RequestMsg(&answer, connection_, msg.get(), milliseconds);
     const OwnedMsg owned(answer);
     if (answer) reply = MessageOf(answer);
@@ -173,6 +189,13 @@ class Connection : public NatsConnection {
   bool closed() const override { return natsConnection_IsClosed(connection_); }
 
  private:
+  // While the server is gone, libnats would keep messages for it, and let requests wait for nothing.
+  natsStatus ConnectedOr(natsStatus status) const {
+    if (status != NATS_OK) return status;
+    return natsConnection_Status(connection_) == NATS_CONN_STATUS_CONNECTED ? NATS_OK
+                                                                            : NATS_CONNECTION_DISCONNECTED;
+  }
+
   static void OnLost(natsConnection*, void* closure) {
     const auto* self = static_cast<Connection*>(closure);
     if (!self->closing_ && self->events_.lost) self->events_.lost();

@@ -39,7 +39,7 @@ struct Heard {
 
 // Of a job that was handed over.
 struct Following {
-  Clock::time_point heard = Clock::now(), watched{};
+  Clock::time_point heard{}, watched{};
   bool missed = false;  // it was looked up, and was neither in the queue nor ended
 };
 
@@ -164,7 +164,7 @@ void RemoteDrawer::HandOver(QueueImpl& queue) {
     entry->handed_over = true;
     entry->request = {};  // what it holds is on the server now
     entry->bytes = 0;
-    following_[entry->job.id] = {};
+    following_[entry->job.id] = {.heard = Clock::now()};
   }
 }
 

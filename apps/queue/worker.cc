@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "core/fail.h"
 #include "files/random_hex.h"
@@ -225,15 +226,14 @@ void Worker::Draw(const Delivery& delivery, Board::Known known, const jobs::Requ
       known.record.tries.size() > 1 ? fmt::format(" (try {})", known.record.tries.size()) : ""));
   Drawing drawing{.delivery = delivery, .id = job.id};
   drawing.last_progress = Clock::now();
-  {
+  const auto set_drawing = [&](Drawing* now) {
     const std::lock_guard lock(mutex_);
-    drawing_ = &drawing;
+    drawing_ = now;
+    presence_is_new_ = true;
     changed_.notify_all();
-  }
-  const auto done = [&] {
-    const std::lock_guard lock(mutex_);
-    drawing_ = nullptr;
   };
+  set_drawing(&drawing);
+  const auto done = [&] { set_drawing(nullptr); };
   try {
     DrawPictures(drawing, request, job);
     End(delivery, known.record, jobs::State::kDone);
@@ -395,13 +395,13 @@ void Worker::Beat() {
       board_.jetstream().StillAtWork(drawing_->delivery);
       acknowledged = now;
     }
-    if (now - told >= kPresenceEvery) {
+    if (std::exchange(presence_is_new_, false) || now - told >= kPresenceEvery) {
       lock.unlock();
       TellPresence();
       lock.lock();
       told = now;
     }
-    changed_.wait_for(lock, beat);
+    changed_.wait_for(lock, beat, [this] { return ended_ || presence_is_new_; });
   }
 }
 

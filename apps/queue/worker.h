@@ -85,6 +85,7 @@ class Worker {
   mutable std::mutex mutex_;  // of what follows
   std::condition_variable changed_;
   Drawing* drawing_ = nullptr;
+  bool presence_is_new_ = false;  // others have not been told yet
   bool ended_ = false;
   std::thread beating_;
 };

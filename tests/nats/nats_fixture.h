@@ -60,18 +60,20 @@ inline constexpr const char* kQuickJob =
 inline constexpr const char* kLongJob =
     R"({"prompt": "a star", "width": 512, "height": 512, "steps": 30, "seed": 9})";
 
+inline const Arguments kQuickly = {"--dead-after", "1"};
+
 class Nats : public Cli {
  protected:
   static Arguments At(const NatsServer& server, const Arguments& more = {}) {
     return Arguments{"--nats", server.url()} + more;
   }
 
-  // A worker that waits for jobs.
-  std::unique_ptr<RunningProgram> Work(const NatsServer& server, const Arguments& more = {},
+  // A worker that waits for jobs. A job of one that is killed goes to another after a second.
+  std::unique_ptr<RunningProgram> Work(const NatsServer& server, const Arguments& more = kQuickly,
                                        RunOptions options = {}) const {
     options.folder = folder_.path();
-    auto worker = std::make_unique<RunningProgram>(
-        Arguments{"work", "--threads", "1", "--dead-after", "1"} + At(server, more), options);
+    auto worker =
+        std::make_unique<RunningProgram>(Arguments{"work", "--threads", "1"} + At(server, more), options);
     EXPECT_NE(worker->WaitForOutput("waits for jobs of"), "");
     return worker;
   }

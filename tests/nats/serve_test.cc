@@ -41,7 +41,8 @@ class ServeNats : public Nats {
   std::string EventsOf(const std::string& id) const {
     Client client(port_);
     client.Send(RequestText("GET", "/jobs/" + id + "/events", port_, "", ""));
-    return client.ReadUntil("event: end") + client.ReadUntil("\n\n");
+    const std::string events = client.ReadUntil("event: end");
+    return events + client.ReadUntil("\n\n");
   }
   Image PictureOf(const std::string& id) const {
     return ReadPng(folder_.Write("served.png", Ask("GET", "/jobs/" + id + "/images/0.png").body));
@@ -66,7 +67,8 @@ TEST_F(ServeNats, WorkersDrawAndTheServerShows) {
     EXPECT_EQ(job["images"][0]["seed"], 9);
     EXPECT_EQ(PictureOf(id).pixels, LongAlone().pixels);
     EXPECT_EQ(Json::parse(ReadPngText(Path("served.png"))["qwen-image"]).at("prompt"), "a star");
-    EXPECT_EQ(Ask("GET", "/health").json()["workers"], Json({{"waiting", 1}, {"drawing", 0}}));
+    while (Ask("GET", "/health").json()["workers"] != Json({{"waiting", 1}, {"drawing", 0}}))
+      std::this_thread::yield();
     EXPECT_THAT(Ask("GET", "/metrics").body, HasSubstr("qwen_image_workers{state=\"waiting\"} 1"));
     EXPECT_EQ(Ask("POST", "/v1/images/generations", R"({"prompt": "x", "size": "32x32", "steps": 1})").status,
               200);

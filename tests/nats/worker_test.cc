@@ -74,7 +74,7 @@ TEST_F(Nats, PicturesThatGoInTravelWithTheJob) {
 
 TEST_F(Nats, AKilledWorkersJobGoesOnElsewhere) {
   const NatsServer server(folder_.path());
-  const Arguments shared = {"--results", "pictures", "--resume-dir", "states"};
+  const Arguments shared = kQuickly + Arguments{"--results", "pictures", "--resume-dir", "states"};
   const auto first = Work(server, shared);
   const std::string id = IdIn(Submit(server, kLongJob));
   ASSERT_NE(first->WaitForOutput(id + " begins"), "");
