@@ -47,6 +47,7 @@ bool NeedsMore(const std::string& command) {
   return command.find("~/models") != command.npos || command.find("build/parity") != command.npos ||
          command.find("--device gpu") != command.npos ||
          command.find("--machines") != command.npos ||        // see ManyMachines
+         command.find(" --nats ") != command.npos ||          // see tests/nats
          command.find(" runs/") != command.npos ||            // see tools/reference/record_check.py
          command.find("qwen-image pull ") != command.npos ||  // see HubCli
          command.find("qwen-image run ") != command.npos ||   // the same

@@ -124,7 +124,8 @@ struct RemoteQueue {
 // What concerns the queue of a NATS server says nothing without one.
 void CheckNats(const ServeOptions& o, bool many_machines) {
   if (!o.nats.url.empty()) {
-    if (many_machines) Fail(ErrorKind::kUsage, "serve --nats hands its jobs to workers; those may draw on many machines");
+    if (many_machines)
+      Fail(ErrorKind::kUsage, "serve --nats hands its jobs to workers; those may draw on many machines");
     (void)queue::CheckedAccess(o.nats);
     return;
   }

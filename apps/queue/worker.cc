@@ -21,15 +21,13 @@ namespace {
 using namespace std::chrono_literals;
 using Clock = std::chrono::steady_clock;
 
-constexpr auto kWait = 1s;  // for a job, until it is looked whether to stop
-constexpr auto kPresenceEvery = 4s;
+constexpr auto kWait = 1s;          // for a job, until it is looked whether to stop
 constexpr auto kTellEvery = 100ms;  // progress
-constexpr auto kWatchedFor = 6s;    // after somebody said that previews are seen
 constexpr auto kElsewhere = 5s;     // a job of another build waits so long before somebody is asked again
+constexpr auto kReconnect = 600ms;  // until a worker is back that lost the server, at most
 constexpr auto kAnswer = 2s;        // of another worker, if it lives
 // Kernels say how far they are within seconds. Who says nothing for so long hangs, and lets others have the
 // job.
-constexpr auto kHangs = 15min;
 constexpr auto kTryFor = 10min;  // to reach a server that was lost
 constexpr int64_t kMostTries = 3;
 
@@ -183,28 +181,33 @@ void Worker::HandleKnown(const Delivery& delivery, const std::string& id) {
 }
 
 Worker::Verdict Worker::Judge(const std::string& id, const JobRecord& record) {
-  if (!record.tries.empty()) {
-    const Try& last = record.tries.back();
+  int64_t tries = 0;
+  for (const Try& one : record.tries) {
+    if (!one.counts || (one.worker == settings_.name && one.ended.empty())) continue;
     // The server may give a job to a second worker while the first, of which it lost sight, still draws.
-    if (last.ended.empty() && last.counts && last.worker != settings_.name && StillDraws(last.worker, id))
-      return Verdict::kElsewhere;
+    if (one.ended.empty() && StillDraws(one.worker, id)) return Verdict::kElsewhere;
+    ++tries;
   }
-  const auto tries = std::count_if(record.tries.begin(), record.tries.end(), [&](const Try& one) {
-    return one.counts && (one.worker != settings_.name || !one.ended.empty());
-  });
   return tries >= kMostTries ? Verdict::kSetAside : Verdict::kDraw;
 }
 
-bool Worker::StillDraws(const std::string& worker, const std::string& id) const {
-  NatsMessage reply;
+// A worker that has lost the server, too, is back a moment later than this one.
+bool Worker::StillDraws(const std::string& worker, const std::string& id) {
   NatsConnection& connection = board_.jetstream().connection();
-  const auto wait = std::chrono::milliseconds(kAnswer).count();
-  if (!connection.Request({.subject = SubjectOf(kWorker, Token(worker))}, wait, reply).ok()) return false;
-  try {
-    return ParsePresence(reply.data).job == id;
-  } catch (const Error&) {
-    return false;
+  for (int times = 0; times < 3 && !stop_.cancelled(); ++times) {
+    NatsMessage reply;
+    const auto wait = std::chrono::milliseconds(kAnswer).count();
+    if (connection.Request({.subject = SubjectOf(kWorker, Token(worker))}, wait, reply).ok()) {
+      try {
+        return ParsePresence(reply.data).job == id;
+      } catch (const Error&) {
+        return false;
+      }
+    }
+    std::unique_lock lock(mutex_);
+    changed_.wait_for(lock, kReconnect, [this] { return ended_; });
   }
+  return false;
 }
 
 void Worker::Draw(const Delivery& delivery, Board::Known known, const jobs::Request& request) {
@@ -351,58 +354,6 @@ void Worker::HandBack(const Delivery& delivery, Board::Known& known) {
   }
   Insist([&] { board_.jetstream().GiveBack(delivery); });
   settings_.say(known.record.job.id + " goes back to the queue");
-}
-
-void Worker::Control(const std::string& id, const std::string& what) {
-  const std::lock_guard lock(mutex_);
-  if (!drawing_ || drawing_->id != id) return;
-  if (what == kWatch) drawing_->watched_until = Clock::now() + kWatchedFor;
-  if (what == kCancel) {
-    drawing_->cancelled_by_user = true;
-    drawing_->cancel.Cancel();
-  }
-}
-
-std::string Worker::PresenceNow() const {
-  const std::lock_guard lock(mutex_);
-  return PresenceText({.worker = settings_.name,
-                       .model = settings_.queue_name,
-                       .build = build_,
-                       .version = Version(),
-                       .job = drawing_ ? drawing_->id : ""});
-}
-
-void Worker::TellPresence() {
-  (void)board_.jetstream().connection().Publish(
-      {.subject = SubjectOf(kPresence, settings_.name), .data = PresenceNow()});
-}
-
-// Tells others that this worker lives and what it does, and the server that its job is not to go to another.
-void Worker::Beat() {
-  const auto beat = std::min<std::chrono::milliseconds>(settings_.dead_after / 4, kWait);
-  Clock::time_point told{}, acknowledged = Clock::now();
-  std::unique_lock lock(mutex_);
-  while (!ended_) {
-    const Clock::time_point now = Clock::now();
-    if (drawing_ && stop_.cancelled()) drawing_->cancel.Cancel();
-    if (drawing_ && now - drawing_->last_progress.load() > kHangs) {
-      settings_.say(fmt::format("{} hangs: nothing has moved for {} minutes; another worker may have it",
-                                drawing_->id, std::chrono::minutes(kHangs).count()));
-      drawing_->last_progress = Clock::time_point::max();
-    }
-    const bool hangs = drawing_ && drawing_->last_progress.load() == Clock::time_point::max();
-    if (drawing_ && !hangs && now - acknowledged >= settings_.dead_after / 3) {
-      board_.jetstream().StillAtWork(drawing_->delivery);
-      acknowledged = now;
-    }
-    if (std::exchange(presence_is_new_, false) || now - told >= kPresenceEvery) {
-      lock.unlock();
-      TellPresence();
-      lock.lock();
-      told = now;
-    }
-    changed_.wait_for(lock, beat, [this] { return ended_ || presence_is_new_; });
-  }
 }
 
 }  // namespace qwen_image::queue

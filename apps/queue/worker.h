@@ -64,7 +64,7 @@ class Worker {
   void HandBack(const Delivery& delivery, Board::Known& known);
   void End(const Delivery& delivery, JobRecord record, jobs::State state);
   jobs::Request ReadRequest(const JobMessage& message) const;
-  bool StillDraws(const std::string& worker, const std::string& id) const;
+  bool StillDraws(const std::string& worker, const std::string& id);
 
   void Beat();
   void TellPresence();
