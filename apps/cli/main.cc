@@ -73,10 +73,10 @@ Program TheProgram(DebugOptions& debug) {
           "  qwen-image serve\n"
           "More:      qwen-image generate --help",
       .options = DebugOptionList(debug),
-      .commands = {GenerateCommand(), EditCommand(), RunCommand(), ListCommand(), PullCommand(), RmCommand(),
-                   ServeCommand(), WorkCommand(), SubmitCommand(), DoctorCommand(), InspectCommand(), ConvertCommand(), ProveCommand(),
-                   CompareCommand(), BisectCommand(), SelftestCommand(), DevicesCommand(), BenchCommand(),
-                   CompletionsCommand(), ManCommand()},
+      .commands = {GenerateCommand(), EditCommand(),    RunCommand(),   ListCommand(),        PullCommand(),
+                   RmCommand(),       ServeCommand(),   WorkCommand(),  SubmitCommand(),      DoctorCommand(),
+                   InspectCommand(),  ConvertCommand(), ProveCommand(), CompareCommand(),     BisectCommand(),
+                   SelftestCommand(), DevicesCommand(), BenchCommand(), CompletionsCommand(), ManCommand()},
   };
 }
 

@@ -4,6 +4,7 @@
 #include "files/base64.h"
 #include "files/text.h"
 #include "queue/connect.h"
+#include "queue/json_fields.h"
 
 namespace qwen_image::queue {
 namespace {
@@ -46,16 +47,6 @@ Json ParseReply(const std::string& text, const std::string& what) {
   if (!reply.is_object())
     Fail(ErrorKind::kBadInput, "{}: the NATS server did not answer with an object", what);
   return reply;
-}
-
-uint64_t Number(const Json& object, const char* key) {
-  const auto found = object.find(key);
-  return found != object.end() && found->is_number_unsigned() ? found->get<uint64_t>() : 0;
-}
-
-std::string Text(const Json& object, const char* key) {
-  const auto found = object.find(key);
-  return found != object.end() && found->is_string() ? found->get<std::string>() : "";
 }
 
 }  // namespace
@@ -114,7 +105,8 @@ StoreResult JetStream::Store(const std::string& subject, const std::string& data
       FailByReply(reply, what);
   }
   const bool duplicate = reply.value("duplicate", Json(false)) == true;
-  return {duplicate ? StoreResult::Outcome::kDuplicate : StoreResult::Outcome::kStored, Number(reply, "seq")};
+  return {duplicate ? StoreResult::Outcome::kDuplicate : StoreResult::Outcome::kStored,
+          NumberIn(reply, "seq")};
 }
 
 std::optional<StoredMessage> JetStream::Get(const std::string& stream, const Json& which) {
@@ -124,9 +116,9 @@ std::optional<StoredMessage> JetStream::Get(const std::string& stream, const Jso
   const auto message = reply.find("message");
   if (message == reply.end() || !message->is_object())
     Fail(ErrorKind::kBadInput, "{}: the NATS server sent none", what);
-  std::optional<std::string> data = DecodeBase64(Text(*message, "data"));
+  std::optional<std::string> data = DecodeBase64(TextIn(*message, "data"));
   if (!data) Fail(ErrorKind::kBadInput, "{}: its data is not base64", what);
-  return StoredMessage{Number(*message, "seq"), Text(*message, "subject"), *std::move(data)};
+  return StoredMessage{NumberIn(*message, "seq"), TextIn(*message, "subject"), *std::move(data)};
 }
 
 std::optional<StoredMessage> JetStream::Last(const std::string& stream, const std::string& subject) {
@@ -162,7 +154,7 @@ std::map<std::string, uint64_t> JetStream::Subjects(const std::string& stream, c
 uint64_t JetStream::Count(const std::string& stream) {
   const Json reply = Api("STREAM.INFO." + stream, nullptr, "the stream " + stream);
   const auto state = reply.find("state");
-  return state != reply.end() && state->is_object() ? Number(*state, "messages") : 0;
+  return state != reply.end() && state->is_object() ? NumberIn(*state, "messages") : 0;
 }
 
 std::optional<Delivery> JetStream::Pull(const std::string& stream, const std::string& consumer,

@@ -8,6 +8,7 @@
 #include "files/numbers.h"
 #include "files/random_hex.h"
 #include "files/text.h"
+#include "queue/json_fields.h"
 
 namespace qwen_image::queue {
 namespace {
@@ -43,16 +44,6 @@ bool IsToken(std::string_view text) {
   return !text.empty() && text.size() <= 64 &&
          text.find_first_not_of("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-") ==
              text.npos;
-}
-
-uint64_t Size(const Json& meta, const char* key) {
-  const auto found = meta.find(key);
-  return found != meta.end() && found->is_number_unsigned() ? found->get<uint64_t>() : 0;
-}
-
-std::string Text(const Json& meta, const char* key) {
-  const auto found = meta.find(key);
-  return found != meta.end() && found->is_string() ? found->get<std::string>() : "";
 }
 
 }  // namespace
@@ -130,8 +121,8 @@ bool ObjectStore::Put(const std::string& name, std::string_view bytes) {
 std::optional<std::string> ObjectStore::Get(const std::string& name, size_t most_bytes) {
   const std::optional<Found> found = Find(name);
   if (!found || found->deleted) return std::nullopt;
-  const uint64_t size = Size(found->meta, "size"), chunks = Size(found->meta, "chunks");
-  const std::string nuid = Text(found->meta, "nuid"), where = "the object " + Quoted(name);
+  const uint64_t size = NumberIn(found->meta, "size"), chunks = NumberIn(found->meta, "chunks");
+  const std::string nuid = TextIn(found->meta, "nuid"), where = "the object " + Quoted(name);
   if (size > most_bytes)
     Fail(ErrorKind::kBadInput, "{} has {} bytes; at most {} are read", where, size, most_bytes);
   if (!IsToken(nuid)) Fail(ErrorKind::kBadInput, "{} does not say where its parts are", where);
@@ -146,7 +137,7 @@ std::optional<std::string> ObjectStore::Get(const std::string& name, size_t most
     sequence = chunk->sequence + 1;
   }
   if (bytes.size() != size ||
-      WithoutPadding(Text(found->meta, "digest")) != WithoutPadding(DigestText(bytes)))
+      WithoutPadding(TextIn(found->meta, "digest")) != WithoutPadding(DigestText(bytes)))
     Fail(ErrorKind::kBadInput, "{} is damaged: it is not what its digest says", where);
   return bytes;
 }
@@ -158,7 +149,7 @@ void ObjectStore::Delete(const std::string& name) {
   meta["deleted"] = true;
   meta["size"] = meta["chunks"] = 0;
   meta.erase("digest");
-  const std::string nuid = Text(found->meta, "nuid");
+  const std::string nuid = TextIn(found->meta, "nuid");
   jetstream_.Store(MetaSubject(name), meta.dump(),
                    {.last_sequence = found->sequence, .replaces_subject = true});
   if (IsToken(nuid)) jetstream_.Purge(stream_, ChunkSubject(nuid));

@@ -14,7 +14,8 @@ using Clock = std::chrono::steady_clock;
 constexpr auto kMostBeat = 1s;
 constexpr auto kPresenceEvery = 4s;
 constexpr auto kWatchedFor = 6s;  // after somebody said that previews are seen
-// Kernels say how far they are within seconds. Who says nothing for so long hangs, and lets others have the job.
+// Kernels say how far they are within seconds. Who says nothing for so long hangs, and lets others have the
+// job.
 constexpr auto kHangs = 15min;
 
 }  // namespace
