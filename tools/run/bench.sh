@@ -14,10 +14,23 @@ run_bench() {
       bench_peers "$@"
       return
       ;;
+    --network)
+      shift
+      bench_network "$@"
+      return
+      ;;
   esac
   need "${build_packages[@]}" "${bench_packages[@]}"
   build bench bench --target kernels_bench
   "$project/build/bench/bench/kernels_bench" "$@"
+}
+
+# What a network costs several machines, which are network namespaces of this one.
+bench_network() {
+  need "${python_packages[@]}" python3-numpy iproute2 openmpi-bin
+  "$project/run" build --mpi
+  cd "$caller_folder"
+  exec env "PYTHONPATH=$project" /usr/bin/python3 -m tools.machines.network "$project/build/release/qwen-image" "$@"
 }
 
 # The peers that PyPI has ready. One that cannot be had is left out, and its lines say so.
