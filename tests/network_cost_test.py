@@ -62,6 +62,14 @@ class Bytes(unittest.TestCase):
         self.assertEqual(cost.volume(cost.chosen_by_program(GUIDED, 3)), cost.volume(cost.sequence(GUIDED, 3)))
 
 
+    def test_layers_hand_each_state_over_once(self):
+        state = 1040 * 3072 * 4 + 1, 1030 * 3072 * 4 + 1
+        latents = 1024 * 64 * 4
+        for machines in (2, 3, 4):
+            told = (machines - 1) * (latents + 16 + 37)
+            self.assertEqual(cost.volume(cost.layers(GUIDED, machines)), told + (machines - 1) * sum(state) + 2 * latents)
+
+
 class Seconds(unittest.TestCase):
     def test_both_directions_of_a_link_are_used_at_once(self):
         phase = cost.Phase(2, messages=3, sent=[100, 50], received=[50, 100])
@@ -89,6 +97,14 @@ class Seconds(unittest.TestCase):
         self.assertAlmostEqual(
             cost.computing_seconds(cost.guidance(GUIDED, 2), computing), cost.computing_seconds(cost.alone(WIDE), computing)
         )
+
+    def test_prompts_follow_each_other_through_the_layers(self):
+        computing = cost.Computing(fixed=1, row=0, pair=0)
+        # Four blocks: two machines take three times two of them, for one prompt as long as one machine.
+        self.assertEqual(cost.computing_seconds(cost.layers(GUIDED, 2), computing), 3 * 2)
+        self.assertEqual(cost.computing_seconds(cost.layers(WIDE, 2), computing), 4)
+        # The largest share counts wherever it is busy.
+        self.assertEqual(cost.computing_seconds(cost.layers(GUIDED, 3), computing), 1 + 1 + 2 + 2)
 
     def test_large_messages_are_asked_for_first(self):
         self.assertEqual([cost.hops(size) for size in (1, 65536, 65537)], [1, 1, 3])

@@ -209,6 +209,32 @@ def guidance(sizes: Sizes, machines: int) -> list[Phase]:
     return phases
 
 
+def layers(sizes: Sizes, machines: int) -> list[Phase]:
+    """Each machine has some of the blocks. A prompt's state goes from each to the next one; the prompts follow each other."""
+    blocks = shares(sizes.blocks, machines)
+    states = [(sizes.picture + prompt) * sizes.width * FLOAT for prompt in sizes.prompts]
+    phases = [latents_to_all(sizes, machines)]
+    for tick in range(len(sizes.prompts) + machines - 1):
+        phase = Phase(1, [Work()] * machines, sent=[0] * machines, received=[0] * machines)
+        for machine in range(machines):
+            prompt = tick - machine
+            if not 0 <= prompt < len(sizes.prompts):
+                continue
+            phase.work[machine] = replace(whole(sizes, sizes.prompts[prompt]), blocks=blocks[machine])
+            if machine + 1 < machines:
+                # A byte that says that it comes, then the picture's part, and when that has arrived the prompt's.
+                picture, text = (tokens * sizes.width * FLOAT for tokens in (sizes.picture, sizes.prompts[prompt]))
+                phase.messages = max(phase.messages, hops(picture) + hops(text) - 1)
+                phase.sent[machine] += states[prompt] + 1
+                phase.received[machine + 1] += states[prompt] + 1
+        phases.append(phase)
+    # The last one has the velocities.
+    velocities = len(sizes.prompts) * sizes.latents
+    sent, received = [0] * machines, [0] * machines
+    sent[-1] = received[0] = velocities
+    return [*phases, Phase(1, messages=hops(sizes.latents), sent=sent, received=received)]
+
+
 @dataclass(frozen=True)
 class Way:
     name: str
@@ -217,7 +243,7 @@ class Way:
     arguments: tuple[str, ...] = ()  # of the program
 
 
-WAYS = [Way("guidance", guidance, 4), Way("sequence", sequence, 1)]
+WAYS = [Way("guidance", guidance, 4), Way("sequence", sequence, 1), Way("layers", layers, 4, ("--split", "layers"))]
 
 
 def chosen_by_program(sizes: Sizes, machines: int) -> list[Phase]:

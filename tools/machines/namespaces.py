@@ -20,8 +20,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 SUBNET = "10.77.0"
 SECONDS_TO_END = 5
-# A token bucket holds what is sent at once, at least one packet as large as the kernel makes them.
-BURST_BYTES = 128 * 1024
+# A token bucket lets so much through at once after a pause: one packet as large as the kernel makes them.
+BURST_BYTES = 70_000
 MOST_SECONDS_IN_QUEUE = 0.4
 NEEDED = ("ip", "tc", "taskset", "unshare", "mpirun")
 

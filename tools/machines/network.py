@@ -18,6 +18,7 @@ Needs root, iproute2, Open MPI and a machine that has nothing else to do. Withou
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import os
 import signal
@@ -48,6 +49,7 @@ FULL_BLOCKS = 60
 MACHINES = (2, 4, 8, 16)
 CORES = (2, 16, 64)
 NETWORKS = (1, 10, 100)  # Gbit/s
+LAYERS_CORES = (2, 16)
 TABLE_SIDES = (512, 1024)
 # Bytes per second that a machine with so many cores reads from memory: assumed.
 MEMORY_RATE = {2: 25e9, 16: 100e9, 64: 300e9}
@@ -224,31 +226,19 @@ class Measurement:
 def full_table(computing: cost.Computing, latency: float, sizes: cost.Sizes, weight_bytes: float) -> list[dict[str, Any]]:
     """Of the model of full size. `weight_bytes`: of a block."""
     lines = []
-    for side in TABLE_SIDES:
-        for cores in CORES:
-            machine = computing.with_cores(cores, weight_bytes / MEMORY_RATE[cores])
-            for guided in (True, False):
-                here = replace(
-                    sizes,
-                    blocks=FULL_BLOCKS,
-                    picture=(side // TOKEN_SIDE) ** 2,
-                    prompts=sizes.prompts if guided else sizes.prompts[:1],
-                )
-                alone = cost.computing_seconds(cost.alone(here), machine)
-                for machines in MACHINES:
-                    phases = cost.chosen_by_program(here, machines)
-                    seconds = [cost.step_seconds(phases, machine, cost.Network(latency, cost.payload_rate(rate * GIGA))) for rate in NETWORKS]
-                    lines.append(
-                        {
-                            "side": side,
-                            "cores": cores,
-                            "guidance": guided,
-                            "machines": machines,
-                            "alone": alone,
-                            "seconds": dict(zip(NETWORKS, seconds)),
-                            "bytes": cost.volume(phases),
-                        }
-                    )
+    for side, cores, machines in itertools.product(TABLE_SIDES, CORES, MACHINES):
+        machine = computing.with_cores(cores, weight_bytes / MEMORY_RATE[cores])
+        guided = replace(sizes, blocks=FULL_BLOCKS, picture=(side // TOKEN_SIDE) ** 2)
+        for way, here, phases_of in (
+            ("guidance", guided, cost.chosen_by_program),
+            ("sequence", replace(guided, prompts=guided.prompts[:1]), cost.chosen_by_program),
+            ("layers", guided, cost.layers),
+        ):
+            phases = phases_of(here, machines)
+            seconds = {rate: cost.step_seconds(phases, machine, cost.Network(latency, cost.payload_rate(rate * GIGA))) for rate in NETWORKS}
+            alone = cost.computing_seconds(cost.alone(here), machine)
+            line = {"side": side, "cores": cores, "machines": machines, "way": way, "alone": alone}
+            lines.append({**line, "seconds": seconds, "bytes": cost.volume(phases)})
     return lines
 
 
@@ -302,24 +292,25 @@ def steps_table(result: dict[str, Any]) -> str:
 
 
 def full_tables(lines: list[dict[str, Any]]) -> str:
+    known = {(line["side"], line["cores"], line["machines"], line["way"]): line for line in lines}
+
+    def cells(line: dict[str, Any]) -> list[str]:
+        return [seconds_text(line["alone"]), *(f"{seconds_text(seconds)} ({line['alone'] / seconds:.1f} ×)" for seconds in line["seconds"].values())]
+
+    networks = [f"{rate} Gbit/s" for rate in NETWORKS]
     texts = []
     for side in TABLE_SIDES:
-        rows = []
-        for cores in CORES:
-            for machines in MACHINES:
-                row = [str(cores), str(machines)]
-                for guided in (True, False):
-                    line = next(
-                        line
-                        for line in lines
-                        if (line["side"], line["cores"], line["machines"], line["guidance"]) == (side, cores, machines, guided)
-                    )
-                    row.append(seconds_text(line["alone"]))
-                    row += [f"{seconds_text(seconds)} ({line['alone'] / seconds:.1f} ×)" for seconds in line["seconds"].values()]
-                rows.append(row)
-        networks = [f"{rate} Gbit/s" for rate in NETWORKS]
+        rows = [
+            [str(cores), str(machines), *cells(known[side, cores, machines, "guidance"]), *cells(known[side, cores, machines, "sequence"])]
+            for cores, machines in itertools.product(CORES, MACHINES)
+        ]
         header = ["cores", "machines", "cfg 4: one machine", *networks, "cfg 1: one machine", *networks]
         texts.append(f"{side}×{side}, computed:\n\n{markdown(header, rows)}")
+    rows = [
+        [f"{side}×{side}", str(cores), str(machines), *cells(known[side, cores, machines, "layers"])]
+        for side, cores, machines in itertools.product(TABLE_SIDES, LAYERS_CORES, MACHINES)
+    ]
+    texts.append(f"Layers in a row, cfg 4, computed:\n\n{markdown(['picture', 'cores', 'machines', 'one machine', *networks], rows)}")
     return "\n\n".join(texts)
 
 
