@@ -61,7 +61,6 @@ class Bytes(unittest.TestCase):
             cost.guidance(GUIDED, 3)
         self.assertEqual(cost.volume(cost.chosen_by_program(GUIDED, 3)), cost.volume(cost.sequence(GUIDED, 3)))
 
-
     def test_layers_hand_each_state_over_once(self):
         state = 1040 * 3072 * 4 + 1, 1030 * 3072 * 4 + 1
         latents = 1024 * 64 * 4

@@ -33,6 +33,7 @@ from typing import Any
 from tools.compare_programs import same_speed
 from tools.machines import cost
 from tools.machines.namespaces import ROOT, Network, NetworkError, missing
+from tools.peers import machine
 
 TINY = ROOT / "models" / "tiny"
 TINY_SIZE = "64x64"
@@ -130,7 +131,7 @@ class Measurement:
         self.sides = [side_of(size) for size in options.sizes.split(",")]
         self.latency = 0.0
         self.computing = cost.Computing(0, 0, 0)
-        self.result: dict[str, Any] = {"tokens": self.tokens, "machines": options.machines}
+        self.result: dict[str, Any] = {"machine": machine.describe(), "tokens": self.tokens, "machines": options.machines}
 
     def prompts(self, way: cost.Way) -> tuple[int, ...]:
         return self.tokens if way.cfg > 1 else self.tokens[:1]
@@ -182,8 +183,7 @@ class Measurement:
             first, second = (self.step(network, way, self.sides[0], steps, False)[1] for steps in (1, 3))
             computed = cost.volume(way.phases(sizes_of(self.model, self.sides[0], self.prompts(way)), network.machines))
             counted = (second - first) / 2
-            line = {"way": way.name, "side": self.sides[0], "counted": counted, "computed": computed, "start": first - counted}
-            self.result["bytes"].append(line)
+            self.result["bytes"].append({"way": way.name, "side": self.sides[0], "counted": counted, "computed": computed})
 
     def measure_steps(self, network: Network, ways: list[cost.Way]) -> None:
         self.result["links"], self.result["steps"] = [], []
@@ -227,7 +227,7 @@ def full_table(computing: cost.Computing, latency: float, sizes: cost.Sizes, wei
     """Of the model of full size. `weight_bytes`: of a block."""
     lines = []
     for side, cores, machines in itertools.product(TABLE_SIDES, CORES, MACHINES):
-        machine = computing.with_cores(cores, weight_bytes / MEMORY_RATE[cores])
+        prices = computing.with_cores(cores, weight_bytes / MEMORY_RATE[cores])
         guided = replace(sizes, blocks=FULL_BLOCKS, picture=(side // TOKEN_SIDE) ** 2)
         for way, here, phases_of in (
             ("guidance", guided, cost.chosen_by_program),
@@ -235,8 +235,8 @@ def full_table(computing: cost.Computing, latency: float, sizes: cost.Sizes, wei
             ("layers", guided, cost.layers),
         ):
             phases = phases_of(here, machines)
-            seconds = {rate: cost.step_seconds(phases, machine, cost.Network(latency, cost.payload_rate(rate * GIGA))) for rate in NETWORKS}
-            alone = cost.computing_seconds(cost.alone(here), machine)
+            seconds = {rate: cost.step_seconds(phases, prices, cost.Network(latency, cost.payload_rate(rate * GIGA))) for rate in NETWORKS}
+            alone = cost.computing_seconds(cost.alone(here), prices)
             line = {"side": side, "cores": cores, "machines": machines, "way": way, "alone": alone}
             lines.append({**line, "seconds": seconds, "bytes": cost.volume(phases)})
     return lines
@@ -262,10 +262,10 @@ def rate_text(megabits: float | None) -> str:
 def bytes_table(result: dict[str, Any]) -> str:
     rows = [
         [line["way"], f"{line['side']}×{line['side']}", f"{line['counted'] / MEGA:.3f} MB", f"{line['computed'] / MEGA:.3f} MB"]
-        + [f"{line['counted'] / line['computed'] - 1:+.1%}", f"{line['start'] / MEGA:.3f} MB"]
+        + [f"{line['counted'] / line['computed'] - 1:+.1%}"]
         for line in result["bytes"]
     ]
-    return markdown(["way", "picture", "counted in a step", "computed", "difference", "start, once"], rows)
+    return markdown(["way", "picture", "counted in a step", "computed", "difference"], rows)
 
 
 def links_table(result: dict[str, Any]) -> str:
@@ -317,7 +317,10 @@ def full_tables(lines: list[dict[str, Any]]) -> str:
 def report(result: dict[str, Any]) -> str:
     alone = ", ".join(f"{seconds_text(line['seconds'])} with {line['tokens']} tokens" for line in result["alone"])
     neighbours, latency = result["neighbours"], result["latency"]
+    kind = result["machine"]
     parts = [
+        f"{kind['cores']} cores of an {kind['cpu']}, {', '.join(kind['features'])}, {kind['memory_gb']} GB, {kind['system']}.",
+        f"Prompts of {' and '.join(str(tokens) for tokens in result['tokens'])} tokens.",
         f"One process alone on one core, a step without guidance: {alone}.",
         f"The same on {result['machines']} cores at once: {seconds_text(neighbours['together'])}"
         f" where one alone takes {seconds_text(neighbours['alone'])} ({neighbours['factor']:.3f} ×).",
