@@ -319,7 +319,7 @@ def report(result: dict[str, Any]) -> str:
     neighbours, latency = result["neighbours"], result["latency"]
     kind = result["machine"]
     parts = [
-        f"{kind['cores']} cores of an {kind['cpu']}, {', '.join(kind['features'])}, {kind['memory_gb']} GB, {kind['system']}.",
+        f"{kind['cpu']}, {kind['cores']} cores, {', '.join(kind['features'])}, {kind['memory_gb']} GB, {kind['system']}.",
         f"Prompts of {' and '.join(str(tokens) for tokens in result['tokens'])} tokens.",
         f"One process alone on one core, a step without guidance: {alone}.",
         f"The same on {result['machines']} cores at once: {seconds_text(neighbours['together'])}"
