@@ -3,6 +3,7 @@
 #include <array>
 #include <chrono>
 #include <memory>
+#include <optional>
 
 namespace qwen_image::machines {
 namespace {
@@ -13,6 +14,7 @@ constexpr int kHeartbeatTag = 2;
 // A large message makes progress only while somebody looks after it, which this thread does meanwhile.
 constexpr auto kLook = std::chrono::milliseconds(100);
 constexpr auto kBeat = std::chrono::seconds(1);
+constexpr auto kMostSilence = std::chrono::seconds(Heartbeat::kMostSilenceSeconds);
 
 }  // namespace
 
@@ -52,7 +54,7 @@ bool Heartbeat::Listen(Peer& peer) {
     peer.heard = Clock::now();
     peer.left = peer.in[0] != std::byte{0};
   }
-  return peer.left || Clock::now() - peer.heard < std::chrono::seconds(kMostSilenceSeconds);
+  return peer.left || Clock::now() - peer.heard < kMostSilence;
 }
 
 // One at a time: whoever does not listen gets no heap of them.
@@ -73,18 +75,21 @@ bool Heartbeat::AllLeft() const {
 }
 
 void Heartbeat::Run() {
-  for (bool leaving = false; true;) {
-    if (leaving) {
+  std::optional<Clock::time_point> left;
+  while (true) {
+    if (left) {
       std::this_thread::sleep_for(std::chrono::milliseconds(1));
     } else {
       std::unique_lock lock(mutex_);
-      leaving = wake_.wait_for(lock, kLook, [&] { return leaving_; });
+      if (wake_.wait_for(lock, kLook, [&] { return leaving_; })) left = Clock::now();
     }
     for (Peer& peer : peers_) {
-      Send(wire_, peer, leaving);
+      Send(wire_, peer, left.has_value());
       if (!Listen(peer)) return on_silence_(peer.rank);
+      // It lives and waits for something else than the end.
+      if (left && !peer.left && Clock::now() - *left > kMostSilence) return on_silence_(peer.rank);
     }
-    if (leaving && AllLeft()) return;
+    if (left && AllLeft()) return;
   }
 }
 

@@ -17,7 +17,7 @@ namespace qwen_image::machines {
 class Heartbeat {
  public:
   // `on_silence` is called once, by the heartbeat's own thread, with the rank of a machine that was silent
-  // for kMostSilence.
+  // for so long, or does not take its leave for so long after this one did.
   static constexpr int kMostSilenceSeconds = 9;
   Heartbeat(Wire& wire, std::function<void(int rank)> on_silence);
   // Takes leave of the others, who do the same.

@@ -31,7 +31,7 @@ class Session {
   std::string NameOf(int rank) const;    // for messages: "node7 (rank 2)"
 
   // What this machine computes with the others cannot go on: they are ended with it.
-  void Fail() { failed_ = true; }
+  void Fail() const { failed_ = true; }
   bool failed() const { return failed_; }
   [[noreturn]] void Abort() const;
 
@@ -43,7 +43,7 @@ class Session {
   int size_on_host_;
   bool bound_;
   std::vector<std::string> hosts_;
-  std::atomic<bool> failed_ = false;
+  mutable std::atomic<bool> failed_ = false;
   std::unique_ptr<Heartbeat> heartbeat_;
 };
 

@@ -26,6 +26,7 @@ TokenGrid GetGrid(Reader& from) {
 }  // namespace
 
 void Tell(const machines::Session& session, Call call, const Writer& message) {
+  if (session.failed()) session.Abort();  // the others wait for what will never come
   Header header{call, message.bytes().size()};
   session.all().Broadcast(0, std::as_writable_bytes(std::span(&header, 1)));
   if (header.bytes == 0) return;

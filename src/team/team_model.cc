@@ -31,7 +31,18 @@ class LeadingPass final : public DenoiserPass {
       Fail(ErrorKind::kUsage, "machines that have some of the blocks each cannot record; cut by tokens");
     message.Put(watched);
     Tell(session_, Call::kPredict, message);
-    if (!watched) return pass_.Predict(latents, timestep, taps);
+    try {
+      return watched ? PredictWatched(latents, timestep, taps) : pass_.Predict(latents, timestep, taps);
+    } catch (const Error&) {
+      throw;  // before the machines began, between blocks on all of them, or when they had ended
+    } catch (...) {
+      session_.Fail();  // no memory, in the middle of something that the others wait for
+      throw;
+    }
+  }
+
+ private:
+  std::vector<Tensor> PredictWatched(const Tensor& latents, float timestep, std::span<const Tap> taps) {
     std::vector<SharedSink> sinks;
     for (const Tap& tap : taps) sinks.emplace_back(session_.all(), tap);
     std::vector<Tap> shared;
@@ -39,7 +50,6 @@ class LeadingPass final : public DenoiserPass {
     return pass_.Predict(latents, timestep, shared);
   }
 
- private:
   const machines::Session& session_;
   const Split split_;
   const Conditions conditions_;
@@ -82,7 +92,7 @@ class LeadingModel final : public Model {
   void ReleasePages(std::optional<Component> component) const override {
     Writer message;
     message.Put(component);
-    Tell(session_, Call::kRelease, message);
+    if (!session_.failed()) Tell(session_, Call::kRelease, message);
     inner_->ReleasePages(component);
   }
 
