@@ -164,6 +164,7 @@ int Run(const ServeOptions& o, const Session& session) {
   std::optional<RemoteQueue> remote;
   if (!o.nats.url.empty()) settings.drawer = remote.emplace(o, pipeline, settings.log).drawer;
   server::Server server(pipeline, settings);
+  settings.drawer.reset();    // the server's alone: it must end before the connection
   cancel.ThrowIfCancelled();  // while the model was loaded
   server.DrainOnSignals();
   PrintAddress(server, o, settings.model_name);

@@ -6,6 +6,7 @@
 #include <memory>
 #include <mutex>
 #include <set>
+#include <utility>
 
 #include "command.h"
 #include "core/fail.h"
@@ -139,47 +140,72 @@ void Fetch(queue::Results& results, const std::filesystem::path& folder, const j
   }
 }
 
+// Which jobs have ended since it was asked the last time; now and then it says that all should be looked up,
+// as a message may be missed.
+class Endings {
+ public:
+  explicit Endings(queue::NatsConnection& connection) {
+    queue::NatsResult result;
+    subscription_ = connection.Subscribe(
+        queue::SubjectOf(queue::kEnded, "*"),
+        [this](const queue::NatsMessage& message) {
+          const std::lock_guard lock(mutex_);
+          if (heard_.size() < kMaxLines) heard_.insert(queue::LastToken(message.subject));
+          changed_.notify_all();
+        },
+        result);
+  }
+
+  // Null: all.
+  std::optional<std::set<std::string>> Next() {
+    std::unique_lock lock(mutex_);
+    // Often, so that Ctrl-C is seen.
+    changed_.wait_for(lock, 1s, [this] { return !heard_.empty(); });
+    if (std::chrono::steady_clock::now() - all_ < 10s) return std::exchange(heard_, {});
+    all_ = std::chrono::steady_clock::now();
+    heard_.clear();
+    return std::nullopt;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::set<std::string> heard_;
+  std::chrono::steady_clock::time_point all_ = std::chrono::steady_clock::now();
+  std::unique_ptr<queue::NatsSubscription> subscription_;
+};
+
+// None as long as the job has not ended.
+std::optional<jobs::Job> EndOf(queue::Board& board, const std::string& id) {
+  try {
+    const auto known = board.Read(id);
+    if (known && HasEnded(known->record.job.state)) return known->record.job;
+  } catch (const queue::ServerGone&) {
+    if (board.jetstream().connection().closed()) throw;
+  }
+  return std::nullopt;
+}
+
 // Until all have ended. Returns whether all were drawn.
 bool Wait(const SubmitOptions& o, queue::Board& board, std::vector<LineJob> open, const CancelFlag& cancel) {
-  std::mutex mutex;
-  std::condition_variable changed;
-  bool heard = true;
-  queue::NatsResult result;
-  const auto subscription = board.jetstream().connection().Subscribe(
-      queue::SubjectOf(queue::kEnded, "*"),
-      [&](const queue::NatsMessage&) {
-        const std::lock_guard lock(mutex);
-        heard = true;
-        changed.notify_all();
-      },
-      result);
+  Endings endings(board.jetstream().connection());
   const auto results = queue::OpenResults("", board.objects());
   bool all_drawn = true;
-  while (!open.empty()) {
+  for (std::optional<std::set<std::string>> ended; !open.empty(); ended = endings.Next()) {
     std::erase_if(open, [&](const LineJob& line) {
       cancel.ThrowIfCancelled();
-      std::optional<queue::Board::Known> known;
-      try {
-        known = board.Read(line.message.id);
-      } catch (const queue::ServerGone&) {
-        if (board.jetstream().connection().closed()) throw;
-        return false;
-      }
-      if (!known || !HasEnded(known->record.job.state)) return false;
-      const jobs::Job& job = known->record.job;
-      const bool drawn = job.state == jobs::State::kDone;
+      if (ended && !ended->contains(line.message.id)) return false;
+      const std::optional<jobs::Job> job = EndOf(board, line.message.id);
+      if (!job) return false;
+      const bool drawn = job->state == jobs::State::kDone;
       all_drawn = all_drawn && drawn;
-      if (drawn && !o.fetch.empty()) Fetch(*results, o.fetch, job);
+      if (drawn && !o.fetch.empty()) Fetch(*results, o.fetch, *job);
       if (!o.quiet)
-        Print(stdout, "{} {}{}\n", JobName(line), Name(job.state),
-              job.error.empty() ? "" : ": " + Printable(job.error, 2000));
+        Print(stdout, "{} {}{}\n", JobName(line), Name(job->state),
+              job->error.empty() ? "" : ": " + Printable(job->error, 2000));
       return true;
     });
     if (open.empty()) break;
-    std::unique_lock lock(mutex);
-    // A message that was missed is made up for.
-    changed.wait_for(lock, 1s, [&] { return heard; });
-    heard = false;
   }
   return all_drawn;
 }
