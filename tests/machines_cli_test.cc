@@ -189,6 +189,18 @@ TEST_F(ManyMachines, OneThatHangsIsNamed) {
   EXPECT_FALSE(fs::exists(Path("out.png")));
 }
 
+// The first machine fails while the others wait for its numbers: a folder is where a tensor is to be written.
+TEST_F(ManyMachines, AFailureInTheMiddleEndsAll) {
+  const std::string tensor =
+      "debug_artifacts/full/cpp/transformer/step000/transformer_blocks.1.attn.add_q_proj.npy";
+  fs::create_directories(Path(tensor + "/folder"));
+  const RunResult result = RunOn(3, {"--debug=full", "--checkpoints", "all", "generate", "a star", "--size",
+                                     "64x48", "--steps", "2", "-q", "--no-prompt-cache", "-o", "out.png"});
+  EXPECT_EQ(result.exit_code, kCannotWrite) << result.err;
+  EXPECT_THAT(result.err, HasSubstr("cannot write " + tensor));
+  EXPECT_FALSE(fs::exists(Path("out.png")));
+}
+
 TEST_F(ManyMachines, WithoutThePluginNothingIsDrawn) {
   fs::copy(QWEN_IMAGE_PROGRAM, Path("program"));
   const Arguments request = {"generate", "a star", "-o", "out.png"};
@@ -214,6 +226,7 @@ TEST_F(ManyMachines, OtherCommandsWantOneMachine) {
 }
 
 TEST_F(ManyMachines, TheDoctorMeasuresThem) {
+  EXPECT_EQ(Run({"doctor", "no/such", "--machines", "localhost,localhost"}).exit_code, kFailed);
   const RunResult result = Run({"doctor", kTiny, "--machines", "localhost,localhost"});
   ASSERT_EQ(result.exit_code, 0) << result.err;
   EXPECT_THAT(result.out,
@@ -298,8 +311,8 @@ TEST_F(ManyMachines, InARowDrawTheSameBits) {
     EXPECT_EQ(ReadBytes(Path(row)), ReadBytes(Path(alone))) << name;
   }
   const RunResult too_many = RunOn(5, {"generate", "a red circle", "--split", "layers", "-t", "1"});
-  EXPECT_EQ(too_many.exit_code, kMachineFailed);
-  EXPECT_THAT(too_many.err, HasSubstr("5 machines cannot share"));
+  EXPECT_EQ(too_many.exit_code, kUsage);
+  EXPECT_THAT(too_many.err, HasSubstr("5 machines cannot share the model's 4 blocks"));
 }
 
 // The first machine answers, all draw.

@@ -66,6 +66,7 @@ struct Session {
   const Program& program;
   std::vector<std::string> arguments;  // as they were typed
   std::shared_ptr<Machines> machines;  // that draw together; null: there is only this one
+  bool examines = false;               // exit code 1 is the command's own: what it looked at is not usable
 };
 
 struct Command {

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <csignal>
+#include <cstdlib>
+#include <functional>
 #include <memory>
 #include <new>
 
@@ -93,7 +95,8 @@ int Main(int argc, char** argv, const std::shared_ptr<Machines>& machines) {
   if (machines && !command->many_machines)
     Fail(ErrorKind::kUsage, "{} runs on one machine; start it without a launcher of several processes",
          command->name);
-  const int code = command->run({debug, interrupted, program, arguments, machines});
+  const int code =
+      command->run({debug, interrupted, program, arguments, machines, command->name == "doctor"});
   if (stdout_was_lost) Fail(ErrorKind::kCannotWrite, "cannot write to the standard output: no space left");
   return code;
 }
@@ -103,6 +106,22 @@ int Follow(Machines& machines) {
   std::signal(SIGINT, SIG_IGN);
   std::signal(SIGTERM, SIG_IGN);
   return machines.Follow();
+}
+
+// Errors as messages and exit codes.
+int Guarded(const std::function<int()>& run) {
+  try {
+    return run();
+  } catch (const Error& error) {
+    Print(stderr, "qwen-image: {}\n", PrintableLines(error.message()));
+    return ExitCode(error.kind());
+  } catch (const std::bad_alloc&) {
+    Print(stderr, "qwen-image: out of memory\n");
+    return ExitCode(ErrorKind::kOutOfMemory);
+  } catch (const std::exception& error) {
+    Print(stderr, "qwen-image: internal error: {}\n", error.what());
+    return ExitCode(ErrorKind::kInternal);
+  }
 }
 
 }  // namespace
@@ -117,18 +136,13 @@ int main(int argc, char** argv) {
   std::signal(SIGXFSZ, SIG_IGN);                   // a file that may not grow is an error as others are
   qwen_image::InstallTruncationGuard();            // and so is a model that shrinks while it is in use
   std::shared_ptr<qwen_image::Machines> machines;  // dismissed after the last message
-  try {
+  const int code = qwen_image::cli::Guarded([&] {
     machines = qwen_image::Machines::Join();
-    if (machines && machines->rank() > 0) return qwen_image::cli::Follow(*machines);
+    if (!machines) return qwen_image::cli::Main(argc, argv, machines);
+    if (machines->rank() > 0) return qwen_image::cli::Follow(*machines);
+    setenv("NO_COLOR", "1", /*overwrite=*/0);  // the launcher's terminal is not the user's
     return qwen_image::cli::Main(argc, argv, machines);
-  } catch (const qwen_image::Error& error) {
-    qwen_image::cli::Print(stderr, "qwen-image: {}\n", qwen_image::PrintableLines(error.message()));
-    return qwen_image::cli::ExitCode(error.kind());
-  } catch (const std::bad_alloc&) {
-    qwen_image::cli::Print(stderr, "qwen-image: out of memory\n");
-    return qwen_image::cli::ExitCode(ErrorKind::kOutOfMemory);
-  } catch (const std::exception& error) {
-    qwen_image::cli::Print(stderr, "qwen-image: internal error: {}\n", error.what());
-    return qwen_image::cli::ExitCode(ErrorKind::kInternal);
-  }
+  });
+  if (machines) machines->set_exit_code(code);
+  return code;
 }

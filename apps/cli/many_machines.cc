@@ -2,6 +2,9 @@
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#ifdef __linux__
+#include <sys/prctl.h>
+#endif
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -16,13 +19,13 @@
 
 #include "core/fail.h"
 #include "files/text.h"
+#include "machines/session.h"
 
 namespace qwen_image::cli {
 namespace {
 
 // Tells the program that it was started here, and not by a user's own launcher.
 constexpr const char* kStartedHere = "QWEN_IMAGE_MACHINES";
-constexpr int kOtherMachineFailed = 6;
 
 std::string WrongName(const std::string& name) {
   constexpr std::string_view kAllowed = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.-_";
@@ -72,6 +75,9 @@ std::vector<std::string> LauncherCommand(const std::vector<std::string>& machine
   std::vector<char*> arguments;
   for (const std::string& argument : command) arguments.push_back(const_cast<char*>(argument.c_str()));
   arguments.push_back(nullptr);
+#ifdef __linux__
+  prctl(PR_SET_PDEATHSIG, SIGTERM);  // machines do not outlive the program that was asked to draw
+#endif
   std::signal(SIGINT, SIG_DFL);
   std::signal(SIGTERM, SIG_DFL);
   std::signal(SIGPIPE, SIG_DFL);
@@ -101,13 +107,15 @@ Ended WaitFor(pid_t launcher, const CancelFlag& cancel) {
 }
 
 // The first machine's own code, unless the launcher ended it.
-int ExitCodeOf(int status, bool cancelled) {
+int ExitCodeOf(int status, bool cancelled, bool may_be_unusable) {
   if (cancelled) return 130;
-  if (!WIFEXITED(status)) return kOtherMachineFailed;
+  if (!WIFEXITED(status)) return machines::kOtherMachineFailed;
   const int code = WEXITSTATUS(status);
+  // mpirun itself ends with 1 where it cannot start a machine.
   for (const int own : {0, 2, 3, 4, 5, 70, 130})
     if (code == own) return code;
-  return kOtherMachineFailed;
+  if (code == 1 && may_be_unusable) return code;
+  return machines::kOtherMachineFailed;
 }
 
 }  // namespace
@@ -147,7 +155,7 @@ std::optional<int> RunOnMachines(const std::vector<std::string>& machines, const
   if (WIFEXITED(status) && WEXITSTATUS(status) == kNotFound)
     Fail(ErrorKind::kUsage,
          "--machines needs Open MPI's mpirun, which is not installed (Debian: openmpi-bin)");
-  return ExitCodeOf(status, cancelled);
+  return ExitCodeOf(status, cancelled, session.examines);
 }
 
 }  // namespace qwen_image::cli

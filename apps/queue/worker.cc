@@ -26,9 +26,7 @@ constexpr auto kTellEvery = 100ms;  // progress
 constexpr auto kElsewhere = 5s;     // a job of another build waits so long before somebody is asked again
 constexpr auto kReconnect = 600ms;  // until a worker is back that lost the server, at most
 constexpr auto kAnswer = 2s;        // of another worker, if it lives
-// Kernels say how far they are within seconds. Who says nothing for so long hangs, and lets others have the
-// job.
-constexpr auto kTryFor = 10min;  // to reach a server that was lost
+constexpr auto kTryFor = 10min;     // to reach a server that was lost
 constexpr int64_t kMostTries = 3;
 
 int64_t UnixMilliseconds() {
@@ -244,6 +242,9 @@ void Worker::Draw(const Delivery& delivery, Board::Known known, const jobs::Requ
   } catch (const ServerGone&) {
     done();
     throw;
+  } catch (const std::bad_alloc&) {
+    done();
+    GiveUp(delivery, known, Error(ErrorKind::kOutOfMemory, "there is not enough memory"));
   } catch (const Error& error) {
     done();
     known = Insist([&] { return board_.Read(known.record.job.id); }).value_or(known);

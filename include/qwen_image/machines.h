@@ -53,8 +53,9 @@ class QWEN_IMAGE_API Machines {
   // Returns the exit code for the program. Where this machine fails all are ended.
   int Follow();
 
-  // What the others cannot be told in good order: this machine failed, and they are ended, too.
-  void Fail();
+  // Of the first machine: what the program ends with. Where the others cannot be dismissed in good order,
+  // they are ended with it.
+  void set_exit_code(int code);
 
   machines::Session& session() const { return *session_; }  // the library's own
 

@@ -42,8 +42,8 @@ Session::Session(std::unique_ptr<Wire> wire, const Launcher& launcher)
       all_(*wire_, AllRanks(*wire_)),
       size_on_host_(std::max(1, launcher.size_on_host)),
       bound_(launcher.bound) {
-  heartbeat_ = std::make_unique<Heartbeat>(*wire_, [this](int rank) { OnSilence(rank); });
   hosts_ = HostsOf(all_, wire_->host());
+  heartbeat_ = std::make_unique<Heartbeat>(*wire_, [this](int rank) { OnSilence(rank); });
 }
 
 Session::~Session() {
@@ -52,7 +52,7 @@ Session::~Session() {
 }
 
 std::string Session::NameOf(int rank) const {
-  return fmt::format("{} (rank {})", hosts_.empty() ? "" : hosts_[static_cast<size_t>(rank)], rank);
+  return fmt::format("{} (rank {})", hosts_[static_cast<size_t>(rank)], rank);
 }
 
 // The thread that computes may be in the middle of something long, or wait for that very machine: this
@@ -66,8 +66,8 @@ void Session::OnSilence(int rank) {
 }
 
 void Session::Abort() const {
-  wire_->Abort(kOtherMachineFailed);
-  std::_Exit(kOtherMachineFailed);
+  wire_->Abort(exit_code_);
+  std::_Exit(exit_code_);
 }
 
 }  // namespace qwen_image::machines

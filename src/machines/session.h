@@ -13,6 +13,9 @@
 
 namespace qwen_image::machines {
 
+// The exit code of a program that had to end because of another machine.
+inline constexpr int kOtherMachineFailed = 6;
+
 class Session {
  public:
   // Meets the others.
@@ -30,9 +33,11 @@ class Session {
   bool bound() const { return bound_; }  // each machine on a host has processors of its own
   std::string NameOf(int rank) const;    // for messages: "node7 (rank 2)"
 
-  // What this machine computes with the others cannot go on: they are ended with it.
+  // What this machine computes with the others cannot go on: they are ended with it. The exit code is the
+  // program's own, if it has one.
   void Fail() const { failed_ = true; }
   bool failed() const { return failed_; }
+  void set_exit_code(int code) { exit_code_ = code; }
   [[noreturn]] void Abort() const;
 
  private:
@@ -44,10 +49,8 @@ class Session {
   bool bound_;
   std::vector<std::string> hosts_;
   mutable std::atomic<bool> failed_ = false;
+  int exit_code_ = kOtherMachineFailed;
   std::unique_ptr<Heartbeat> heartbeat_;
 };
-
-// The exit code of a program that had to end because of another machine.
-inline constexpr int kOtherMachineFailed = 6;
 
 }  // namespace qwen_image::machines

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "core/fail.h"
+#include "split/bytes.h"
 #include "split/listener.h"
 #include "split/split_ops.h"
 
@@ -14,13 +15,6 @@ namespace {
 constexpr int64_t kMostParts = 16;
 
 bool IsTokens(const Shape& shape) { return shape.size() == 3 && shape[0] == 1; }
-
-std::span<const std::byte> BytesOf(ConstView rows) {
-  return std::as_bytes(std::span(rows.data, static_cast<size_t>(rows.size())));
-}
-std::span<std::byte> BytesOf(View rows) {
-  return std::as_writable_bytes(std::span(rows.data, static_cast<size_t>(rows.size())));
-}
 
 }  // namespace
 
@@ -122,7 +116,6 @@ Array SplitOps::JoinRows(std::span<const Array> parts) {
   int64_t part_begin = 0;  // in the whole
   for (const Array& part : parts) {
     const Shares& from = *SharesOf(part);
-    if (!part.view.dense()) Fail(ErrorKind::kInternal, "rows that are to be joined are not dense");
     // The rows of machine `giver` that machine `taker` is to have: where they begin in the whole, and how
     // many.
     const auto common = [&](int giver, int taker) {

@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "core/fail.h"
+#include "split/bytes.h"
 #include "split/listener.h"
 #include "split/split_ops.h"
 
@@ -19,10 +20,6 @@ int64_t TokensOf(const Joint& parts) {
 
 void Copy(ConstView from, View to) {
   for (int64_t i = 0; i < from.rows; ++i) std::copy_n(from.row(i), from.cols, to.row(i));
-}
-
-std::span<std::byte> BytesOf(View dense) {
-  return std::as_writable_bytes(std::span(dense.data, static_cast<size_t>(dense.size())));
 }
 
 }  // namespace

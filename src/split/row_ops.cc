@@ -2,7 +2,8 @@
 
 #include <vector>
 
-#include "core/fail.h"
+#include "qwen_image/error.h"
+#include "split/bytes.h"
 
 namespace qwen_image::split {
 namespace {
@@ -11,14 +12,9 @@ using machines::Group;
 
 enum class Signal : uint8_t { kState, kStop };
 
-std::span<std::byte> BytesOf(const Array& x) {
-  if (!x.view.dense()) Fail(ErrorKind::kInternal, "a state that is handed over is not dense");
-  return std::as_writable_bytes(std::span(x.view.data, static_cast<size_t>(x.view.size())));
-}
-
 void Send(const Group& group, int to, Signal signal, std::span<Array* const> state) {
   std::vector<Group::Outgoing> outgoing = {{to, std::as_bytes(std::span(&signal, 1))}};
-  for (const Array* x : state) outgoing.push_back({to, BytesOf(*x)});
+  for (const Array* x : state) outgoing.push_back({to, BytesOf(x->view)});
   group.Exchange(outgoing, {});
 }
 
@@ -30,9 +26,6 @@ void Receive(const Group& group, int from, std::span<std::byte> bytes) {
 }  // namespace
 
 Ops::Blocks RowOps::OwnBlocks(size_t count) const {
-  if (count < static_cast<size_t>(group_.size()))
-    Fail(ErrorKind::kMachine, "{} machines cannot share {} blocks; use fewer, or cut by tokens",
-         group_.size(), count);
   const machines::Cut cut{static_cast<int64_t>(count), group_.size()};
   return {static_cast<size_t>(cut.Begin(group_.rank())), static_cast<size_t>(cut.Begin(group_.rank() + 1))};
 }
@@ -47,7 +40,7 @@ void RowOps::TakeOver(std::span<Array* const> state) {
     if (behind < group_.size()) Send(group_, behind, Signal::kStop, {});
     throw Error(ErrorKind::kInterrupted, "interrupted");
   }
-  for (const Array* x : state) Receive(group_, before, BytesOf(*x));
+  for (const Array* x : state) Receive(group_, before, BytesOf(x->view));
 }
 
 void RowOps::HandOver(std::span<Array* const> state) {

@@ -1,5 +1,9 @@
 #include "team/calls.h"
 
+#include <fmt/format.h>
+
+#include <cstdio>
+
 namespace qwen_image::team {
 namespace {
 
@@ -26,7 +30,11 @@ TokenGrid GetGrid(Reader& from) {
 }  // namespace
 
 void Tell(const machines::Session& session, Call call, const Writer& message) {
-  if (session.failed()) session.Abort();  // the others wait for what will never come
+  if (session.failed()) {  // a server went on to its next job
+    fmt::print(stderr,
+               "qwen-image: this machine failed in the middle of a picture; all machines are stopped\n");
+    session.Abort();
+  }
   Header header{call, message.bytes().size()};
   session.all().Broadcast(0, std::as_writable_bytes(std::span(&header, 1)));
   if (header.bytes == 0) return;

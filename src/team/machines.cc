@@ -11,6 +11,7 @@
 #include "core/fail.h"
 #include "core/threads.h"
 #include "families/family.h"
+#include "machines/deadline.h"
 #include "qwen_image/instruction_set.h"
 #include "team/calls.h"
 #include "team/facts.h"
@@ -74,6 +75,8 @@ class Follower {
       report = Examine(*model_);
     } catch (const Error& error) {
       report.error = error.message();
+    } catch (const std::exception& error) {
+      report.error = error.what();
     }
     ShareAll(session_, report.Write().bytes());
   }
@@ -127,6 +130,7 @@ class Follower {
 std::shared_ptr<Machines> Machines::Join() {
   const auto launcher = machines::FindLauncher([](const char* name) { return std::getenv(name); });
   if (!launcher) return nullptr;
+  const machines::Deadline deadline(std::chrono::seconds(60), "the machines did not all meet");
   auto session = std::make_unique<machines::Session>(
       machines::OpenWireOf(*launcher, machines::PluginFolders()), *launcher);
   if (session->size() == 1) return nullptr;
@@ -150,7 +154,9 @@ Machines::~Machines() {
 int Machines::rank() const { return session_->rank(); }
 int Machines::size() const { return session_->size(); }
 std::string Machines::NameOf(int rank) const { return session_->NameOf(rank); }
-void Machines::Fail() { session_->Fail(); }
+void Machines::set_exit_code(int code) {
+  if (code != 0) session_->set_exit_code(code);
+}
 
 int Machines::Follow() {
   std::string problem;

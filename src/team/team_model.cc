@@ -28,15 +28,18 @@ class LeadingPass final : public DenoiserPass {
     message.Put(timestep);
     const bool watched = static_cast<bool>(taps.front());
     if (watched && split_ == Split::kLayers)
-      Fail(ErrorKind::kUsage, "machines that have some of the blocks each cannot record; cut by tokens");
+      Fail(ErrorKind::kUsage,
+           "machines that have some of the blocks each cannot record; use --split sequence");
     message.Put(watched);
     Tell(session_, Call::kPredict, message);
     try {
       return watched ? PredictWatched(latents, timestep, taps) : pass_.Predict(latents, timestep, taps);
-    } catch (const Error&) {
-      throw;  // before the machines began, between blocks on all of them, or when they had ended
+    } catch (const Error& error) {
+      // All stop between two blocks; whatever else happens here the others do not know of, and wait.
+      if (error.kind() != ErrorKind::kInterrupted) session_.Fail();
+      throw;
     } catch (...) {
-      session_.Fail();  // no memory, in the middle of something that the others wait for
+      session_.Fail();
       throw;
     }
   }
@@ -130,8 +133,12 @@ class LeadingModel final : public Model {
 
 std::unique_ptr<const Model> ShareModel(std::unique_ptr<const Model> model, const ModelCall& call,
                                         const machines::Session& session) {
-  Tell(session, Call::kOpen, call.Write());
+  const auto blocks = static_cast<int64_t>(model->denoiser().WorkOf({1, 1}, 1).blocks);
+  if (call.split == Split::kLayers && blocks < session.size())
+    Fail(ErrorKind::kUsage, "{} machines cannot share the model's {} blocks; use fewer, or --split sequence",
+         session.size(), blocks);
   const Report own = Examine(*model);
+  Tell(session, Call::kOpen, call.Write());
   const auto all = ShareAll(session, own.Write().bytes());
   for (int rank = 1; rank < session.size(); ++rank) {
     const Report other = Report::Read(all[static_cast<size_t>(rank)]);
