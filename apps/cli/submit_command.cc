@@ -79,9 +79,15 @@ std::vector<LineJob> ReadJobs(const SubmitOptions& o, const Pipeline& pipeline, 
   return read;
 }
 
-void CheckRoom(const SubmitOptions& o, queue::Board& board, size_t count) {
-  const uint64_t waiting = board.Waiting();
-  if (waiting + count <= static_cast<uint64_t>(o.queue)) return;
+// A file may be submitted again, whose jobs wait already.
+void CheckRoom(const SubmitOptions& o, queue::Board& board, const std::string& model,
+               const std::vector<LineJob>& jobs) {
+  const uint64_t waiting = board.Waiting(), most = static_cast<uint64_t>(o.queue);
+  if (waiting + jobs.size() <= most) return;
+  const auto count = static_cast<uint64_t>(std::count_if(jobs.begin(), jobs.end(), [&](const LineJob& job) {
+    return board.WouldSend(model, job.message.id) == queue::Board::Sent::kSent;
+  }));
+  if (count == 0 || waiting + count <= most) return;
   Fail(ErrorKind::kCannotWrite,
        "the queue is full: {} jobs wait on the NATS server, and with these {} there would be more than {} "
        "(--queue); "
@@ -225,7 +231,7 @@ int Run(const SubmitOptions& o, const CancelFlag& cancel) {
   queue::JetStream jetstream(*connection);
   queue::Board board(jetstream);
   board.Need();
-  CheckRoom(o, board, jobs.size());
+  CheckRoom(o, board, model, jobs);
   Send(o, board, model, jobs);
   SayIfNobodyIsThere(o, jetstream, model);
   if (!o.wait && o.fetch.empty()) return 0;

@@ -73,12 +73,17 @@ bool Board::InQueue(const std::string& model, const std::string& id) {
   return jetstream_.Last(kJobs, JobSubject(model, id)).has_value();
 }
 
+Board::Sent Board::WouldSend(const std::string& model, const std::string& id,
+                             const std::optional<Known>& known) {
+  const auto state = known ? known->record.job.state : jobs::State::kFailed;
+  if (state == jobs::State::kDone) return Sent::kDone;
+  return !HasEnded(state) && InQueue(model, id) ? Sent::kWaits : Sent::kSent;
+}
+
 Board::Sent Board::Send(const std::string& model, JobMessage message, const jobs::Job& job) {
   const std::string& id = message.id;
   const std::optional<Known> known = Read(id);
-  const auto state = known ? known->record.job.state : jobs::State::kFailed;
-  if (state == jobs::State::kDone) return Sent::kDone;
-  if (!HasEnded(state) && InQueue(model, id)) return Sent::kWaits;
+  if (const Sent would = WouldSend(model, id, known); would != Sent::kSent) return would;
   if (!Write({.job = job}, known ? known->sequence : 0)) return Sent::kWaits;  // somebody else sends it
   std::string text = JobMessageText(message);
   if (text.size() > kMaxMessageBytes) {

@@ -39,6 +39,7 @@ class Board {
   // Once: a job that waits, is drawn or was drawn is not sent again; one that failed is. `job` is what is
   // known of it. Throws Error kCannotWrite if the queue takes no more.
   Sent Send(const std::string& model, JobMessage message, const jobs::Job& job);
+  Sent WouldSend(const std::string& model, const std::string& id) { return WouldSend(model, id, Read(id)); }
   bool InQueue(const std::string& model, const std::string& id);
   // So that it is not drawn: out of the queue, and whoever draws it stops. False: it has ended, or there is
   // none.
@@ -65,6 +66,7 @@ class Board {
 
   static std::string JobSubject(const std::string& model, const std::string& id);
   static std::string RecordSubject(const std::string& id);
+  Sent WouldSend(const std::string& model, const std::string& id, const std::optional<Known>& known);
 
   JetStream& jetstream_;
   ObjectStore objects_;

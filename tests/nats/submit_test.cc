@@ -59,6 +59,12 @@ TEST_F(Nats, AFullQueueSaysSo) {
   EXPECT_THAT(full.err, AllOf(HasSubstr("the queue is full: 0 jobs wait"), HasSubstr("nothing was sent")));
   NatsClient client(server);
   EXPECT_EQ(client.board.Waiting(), 0u);
+
+  // What waits already needs no room.
+  ASSERT_EQ(Submit(server, three, {"--queue", "3"}).exit_code, 0);
+  const RunResult again = Submit(server, three, {"--queue", "3"});
+  EXPECT_EQ(again.exit_code, 0) << again.err;
+  EXPECT_EQ(client.board.Waiting(), 3u);
 }
 
 // Limits of the server's owner count more. What was sent before stays, and is not sent twice.
