@@ -1,5 +1,7 @@
 #include "draw/run_identity.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
 #include "draw/source.h"
