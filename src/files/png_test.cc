@@ -269,6 +269,7 @@ TEST(PngBad, TooLittlePixelData) {
 // 20 MB of zeros behind the one row are 20 KB in the file; a megabyte would be a gigabyte.
 TEST(PngBad, DataThatGoesOnBehindThePixelsIsNotUnpacked) {
   const std::string row = "\0\xff\0\0\0\xff\0"s;
+  // NOLINTNEXTLINE(bugprone-string-constructor): so large
   const std::string bomb = kSignature + Ihdr(2, 1, 8, 2) + Idat(row + std::string(20'000'000, '\0')) +
                            Chunk("tEXt", "a\0b"s) + kEnd;
   ASSERT_LT(bomb.size(), 30'000u);
