@@ -90,8 +90,10 @@ class InstalledTree(unittest.TestCase):
         pipeline = "Pipeline ~Pipeline operator= defaults variant edits channels side_multiple device loras threads".split()
         pipeline += ["Check", "Generate", "RunId"]
         functions = "DecodeImage DecodeMask EncodePng InstallTruncationGuard ReadImage ReadMask RemoveResumeState".split()
-        functions += ["InstructionSets", "ToGrey", "UseInstructionSet", "Version", "WritePng"]
+        functions += ["InstructionSetInUse", "InstructionSets", "ToGrey", "UseInstructionSet", "Version", "WritePng"]
+        machines = "Machines ~Machines Join CheckPlugin rank size NameOf Follow set_exit_code".split()
         in_cxx = {f"qwen_image::Pipeline::{name}" for name in pipeline}
+        in_cxx |= {f"qwen_image::Machines::{name}" for name in machines}
         in_cxx |= {f"qwen_image::{name}" for name in (*functions, "Picture::SavePng")}
         of_error = {name for name in exported if re.search(r"\bqwen_image::Error\b", name)}
         self.assertIn("typeinfo for qwen_image::Error", of_error)

@@ -280,6 +280,7 @@ TEST_F(ManyMachines, ThatWereStartedByNameFailWithACodeOfTheirOwn) {
 
 TEST_F(ManyMachines, TheDocumentsCommandsWork) {
   const std::string kTyped = "build/release/qwen-image";
+  fs::create_directory_symlink(kSource / "models", Path("models"));
   std::ifstream document(kSource / "docs/machines.md");
   int run = 0;
   for (std::string line; std::getline(document, line);) {
