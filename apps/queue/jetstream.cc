@@ -20,7 +20,7 @@ constexpr size_t kMaxReplyValues = 500'000;
 constexpr int kNoMessage = 10037, kStreamNotFound = 10059, kStreamNameInUse = 10058,
               kWrongLastSequence = 10071, kStoreFailed = 10077, kJetStreamOff = 10039,
               kJetStreamOffHere = 10076;
-constexpr int kNotAvailable = 10008;  // for now
+constexpr int kNotAvailable = 10008;  // JetStream: the server is about to start it
 constexpr int kNoStorage = 10047, kNoMemory = 10028, kNoResources = 10023;
 
 int ErrorCodeOf(const Json& reply) {
